@@ -1,15 +1,15 @@
-# The doors of the house. Each one does its own set-up.
+# The targets of the repository. Each one does its own set-up.
 
 .DEFAULT_GOAL := help
 .PHONY: help test demo prove fmt
 
-help: ## say what there is
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## the gate: format, lints, tidiness, every test; what CI runs
 	@scripts/test
 
-demo: ## show Longhaul at work
+demo: ## run the demo
 	@scripts/demo
 
 prove: ## the long checks: many more seeds and cases, and the journal's bench

@@ -110,15 +110,15 @@ def styled_lines(output):
     """Splits the output into lines of (style, text) spans. Longer lines than COLUMNS are truncated."""
     codes = []
     for line in output.replace("\r", "").split("\n"):
-        spans, room = [], COLUMNS
+        spans, width_left = [], COLUMNS
         for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z])", line):
             if part.startswith("\x1b"):
                 if part.endswith("m"):
                     codes = next_codes(codes, part[2:-1])
-            elif part and room > 0:
-                text = part if len(part) <= room else part[: room - 1] + "\u2026"
+            elif part and width_left > 0:
+                text = part if len(part) <= width_left else part[: width_left - 1] + "\u2026"
                 spans.append((style(codes), text))
-                room -= len(text)
+                width_left -= len(text)
         yield spans
 
 
@@ -186,8 +186,8 @@ def draw(lines):
         f'<rect x="0.5" y="0.5" width="{number(width - 1)}" height="{number(height - 1)}" rx="10"'
         ' fill="#0d1117" stroke="#484f58"/>',
         *(
-            f'<circle cx="{20 + 20 * place}" cy="{TITLE_BAR / 2 + 1:g}" r="6" fill="{color}"/>'
-            for place, color in enumerate(["#ff5f57", "#febc2e", "#28c840"])
+            f'<circle cx="{20 + 20 * index}" cy="{TITLE_BAR / 2 + 1:g}" r="6" fill="{color}"/>'
+            for index, color in enumerate(["#ff5f57", "#febc2e", "#28c840"])
         ),
         f'<text class="title" x="{number(width / 2)}" y="{TITLE_BAR - 12}">longhaul demo</text>',
     ]

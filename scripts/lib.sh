@@ -1,27 +1,27 @@
 #!/usr/bin/env bash
-# What the scripts share: stages that are timed and named, where Cargo builds, and
-# where the judges live. It is sourced, never run.
+# Shared by the scripts: named and timed stages, Cargo's target directory, and the
+# directory of the interop programs. It is sourced, never run.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# CI clones afresh each time: building under the user's cache keeps the second
-# clone warm. Incremental files would only fill that cache.
+# CI makes a new clone each time: building under the user's cache directory lets
+# the next clone reuse the build. Incremental files would only fill the cache.
 if [[ -n "${CI:-}" ]]; then
   cache="${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}"
   if [[ -d "$cache" ]]; then
     export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$cache/longhaul/target}"
-    export LONGHAUL_JUDGES="${LONGHAUL_JUDGES:-$cache/longhaul/judges}"
+    export LONGHAUL_INTEROP_DIR="${LONGHAUL_INTEROP_DIR:-$cache/longhaul/interop}"
   fi
   export CARGO_INCREMENTAL="${CARGO_INCREMENTAL:-0}"
 fi
-# The tests that run the judges look here too.
-export LONGHAUL_JUDGES="${LONGHAUL_JUDGES:-$PWD/target/judges}"
+# The interop tests read this variable too.
+export LONGHAUL_INTEROP_DIR="${LONGHAUL_INTEROP_DIR:-$PWD/target/interop}"
 
 stages_done=()
 
-# stage NAME COMMAND...: runs the command, says how long it took, and stops the
-# script at a failure with the line that repeats it.
+# stage NAME COMMAND...: runs the command and prints how long it took. On failure
+# it prints the command to repeat and ends the script.
 stage() {
   local name=$1 begun=$SECONDS status=0
   shift
@@ -37,7 +37,7 @@ stage() {
   stages_done+=("$(printf '%6d s  %s' "$took" "$name")")
 }
 
-# A command as a person would type it, with quotes only where they are needed.
+# Prints a command as it is typed in a shell, with quotes only where they are needed.
 as_typed() {
   local word line=''
   for word in "$@"; do
@@ -50,7 +50,7 @@ as_typed() {
   printf '%s' "${line% }"
 }
 
-# The times of all stages, at the end.
+# summary TEXT: prints the times of all stages.
 summary() {
   printf '\n'
   printf '%s\n' "${stages_done[@]}"

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use longhaul_core::event::entry::{Entry, Envelope};
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{GateId, KeyName, RunId, Seq};
-use longhaul_core::policy::budget::Raise;
+use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
-use longhaul_core::port::store::{GatesAsk, RowsAsk};
+use longhaul_core::port::store::{GateFilter, RunFilter};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -20,14 +20,14 @@ use serde_json::json;
 use crate::client::connection::Connection;
 use crate::client::events::EventStream;
 use crate::client::request::Request;
-use crate::gate::{AnswerBody, Answered, GateView};
+use crate::gate::{AnswerBody, AnswerResponse, GateView};
 use crate::health::Ready;
 use crate::key::{CreatedKey, KeyBody, KeyView, TicketView};
 use crate::list::List;
 use crate::problem::Problem;
-use crate::run::{BriefView, CancelBody, ResumeBody, RunView};
+use crate::run::{CancelBody, ResumeBody, RunBriefView, RunView};
 use crate::steer::{SteerBody, SteerReceipt, SteerView};
-use crate::submit::NewRun;
+use crate::submit::NewRunBody;
 use crate::transcript::TranscriptView;
 use crate::why::WhyView;
 
@@ -41,7 +41,7 @@ const GATES_MAX: usize = 1_000;
 const EVENTS_MAX: usize = 1_000;
 
 /// A client of one server. Every method answers with the server's [`Problem`] when the server
-/// refuses, and with one of the codes `unreachable`, `lost` or `strange` when there is no
+/// refuses, and with one of the codes `unreachable`, `response_lost` or `unexpected_response` when there is no
 /// response that this build understands.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -55,9 +55,9 @@ struct EventPage {
 }
 
 /// How long a list may become.
-struct Limits {
-    wanted: usize,
-    page: usize,
+struct ListRange {
+    limit: usize,
+    page_size: usize,
     after: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl Client {
     /// same run.
     pub async fn submit(
         &self,
-        run: &NewRun,
+        run: &NewRunBody,
         idempotency_key: Option<String>,
     ) -> Result<RunView, Problem> {
         // A random key where the caller gave none: a response that is lost on the way must not
@@ -98,8 +98,7 @@ impl Client {
 
     /// The conversation of a run.
     pub async fn transcript(&self, run: RunId) -> Result<TranscriptView, Problem> {
-        self.get(&["v1", "runs", &run.to_string(), "transcript"])
-            .await
+        self.get(&["v1", "runs", &run.to_string(), "transcript"]).await
     }
 
     /// One page of a run's journal.
@@ -110,13 +109,11 @@ impl Client {
         limit: usize,
     ) -> Result<Vec<Entry>, Problem> {
         let request = Request::get(&["v1", "runs", &run.to_string(), "events"])
-            .with("after", after)
-            .with("limit", limit.clamp(1, EVENTS_MAX));
+            .query("after", after)
+            .query("limit", limit.clamp(1, EVENTS_MAX));
         let page: EventPage = self.connection.send(&request).await?;
         let entries = page.data.iter().map(Entry::try_from);
-        entries
-            .collect::<Result<_, _>>()
-            .map_err(|bad| self.connection.unreadable(&bad))
+        entries.collect::<Result<_, _>>().map_err(|bad| self.connection.unreadable_event(&bad))
     }
 
     /// Follows a run from after an event on.
@@ -125,30 +122,30 @@ impl Client {
     }
 
     /// Runs as lists show them, newest first.
-    pub async fn brief_runs(&self, filter: &RowsAsk) -> Result<Vec<BriefView>, Problem> {
-        let (request, limits) = runs(filter, BRIEF_MAX);
-        self.list(request.with("brief", true), limits).await
+    pub async fn brief_runs(&self, filter: &RunFilter) -> Result<Vec<RunBriefView>, Problem> {
+        let (request, limits) = list_runs_request(filter, BRIEF_MAX);
+        self.list(request.query("brief", true), limits).await
     }
 
     /// The same runs, each of them whole.
-    pub async fn runs(&self, filter: &RowsAsk) -> Result<Vec<RunView>, Problem> {
-        let (request, limits) = runs(filter, RUNS_MAX);
+    pub async fn runs(&self, filter: &RunFilter) -> Result<Vec<RunView>, Problem> {
+        let (request, limits) = list_runs_request(filter, RUNS_MAX);
         self.list(request, limits).await
     }
 
     /// Gates, newest first.
-    pub async fn gates(&self, filter: &GatesAsk) -> Result<Vec<GateView>, Problem> {
+    pub async fn gates(&self, filter: &GateFilter) -> Result<Vec<GateView>, Problem> {
         if let Some(gate) = filter.gate {
             return Ok(vec![self.gate(gate).await?]);
         }
-        let limits = Limits {
-            wanted: filter.limit,
-            page: GATES_MAX,
+        let limits = ListRange {
+            limit: filter.limit,
+            page_size: GATES_MAX,
             after: filter.after.map(|gate| gate.to_string()),
         };
         let request = Request::get(&["v1", "gates"])
-            .with_some("status", filter.status.map(gate_status))
-            .with_some("run", filter.run);
+            .query_opt("status", filter.status.map(gate_status))
+            .query_opt("run", filter.run);
         self.list(request, limits).await
     }
 
@@ -158,7 +155,7 @@ impl Client {
     }
 
     /// Answers a gate.
-    pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<Answered, Problem> {
+    pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<AnswerResponse, Problem> {
         let path = ["v1", "gates", &gate.to_string(), "answer"];
         self.post(&path, &AnswerBody::from(answer)).await
     }
@@ -195,7 +192,7 @@ impl Client {
     }
 
     /// Resumes a run, maybe with a larger budget.
-    pub async fn resume(&self, run: RunId, raise: Option<Raise>) -> Result<RunView, Problem> {
+    pub async fn resume(&self, run: RunId, raise: Option<BudgetRaise>) -> Result<RunView, Problem> {
         let budget = raise.map(Into::into);
         let path = ["v1", "runs", &run.to_string(), "resume"];
         self.post(&path, &ResumeBody { budget }).await
@@ -224,7 +221,7 @@ impl Client {
     }
 
     /// Whether a worker drives the runs there.
-    pub async fn is_driven(&self) -> Result<bool, Problem> {
+    pub async fn has_driver(&self) -> Result<bool, Problem> {
         let request = Request::get(&["readyz"]).without_retries();
         match self.connection.send::<Ready>(&request).await {
             Ok(ready) => Ok(ready.driven),
@@ -250,14 +247,14 @@ impl Client {
     async fn list<T: DeserializeOwned>(
         &self,
         request: Request,
-        limits: Limits,
+        limits: ListRange,
     ) -> Result<Vec<T>, Problem> {
         let mut all: Vec<T> = Vec::new();
         let mut after = limits.after;
-        while all.len() < limits.wanted {
-            let limit = limits.page.min(limits.wanted - all.len());
-            let page = request.clone().with("limit", limit);
-            let page = page.with_some("after", after.as_deref());
+        while all.len() < limits.limit {
+            let limit = limits.page_size.min(limits.limit - all.len());
+            let page = request.clone().query("limit", limit);
+            let page = page.query_opt("after", after.as_deref());
             let page: List<T> = self.connection.send(&page).await?;
             after = page.next;
             let is_empty = page.data.is_empty();
@@ -266,24 +263,24 @@ impl Client {
                 break;
             }
         }
-        all.truncate(limits.wanted);
+        all.truncate(limits.limit);
         Ok(all)
     }
 }
 
 /// The request for these runs.
-fn runs(filter: &RowsAsk, page: usize) -> (Request, Limits) {
+fn list_runs_request(filter: &RunFilter, page: usize) -> (Request, ListRange) {
     let mut request = Request::get(&["v1", "runs"]);
     for status in &filter.statuses {
-        request = request.with("status", status.as_str());
+        request = request.query("status", status.as_str());
     }
     let request = request
-        .with_some("agent", filter.agent.as_ref())
-        .with_some("lane", filter.lane.as_ref())
-        .with_some("root", filter.root);
-    let limits = Limits {
-        wanted: filter.limit,
-        page,
+        .query_opt("agent", filter.agent.as_ref())
+        .query_opt("lane", filter.lane.as_ref())
+        .query_opt("root", filter.root);
+    let limits = ListRange {
+        limit: filter.limit,
+        page_size: page,
         after: filter.after.map(|run| run.to_string()),
     };
     (request, limits)

@@ -2,7 +2,7 @@
 
 use longhaul_core::id::{GateId, RunId, Seq};
 use longhaul_core::policy::gate::{
-    Answer, Decision, GateKind, GateStatus, GivenAnswer, OnTimeout, Pattern, Scope,
+    Answer, Decision, GateKind, GateStatus, OnTimeout, RecordedAnswer, RulePattern, Scope,
 };
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Timestamp;
@@ -39,7 +39,7 @@ pub struct GateView {
     /// What the call is about beside its input: what the runtime says and not the
     /// model, such as whom a message is for.
     #[serde(default)]
-    pub about: Vec<String>,
+    pub injected_subjects: Vec<String>,
     /// What is known about the call beside its input.
     #[schema(schema_with = schema::any)]
     pub facts: Option<RawJson>,
@@ -52,7 +52,7 @@ pub struct GateView {
     pub decisions: Vec<String>,
     /// What "for this run" would remember; none: not offered.
     #[schema(value_type = Option<PatternView>)]
-    pub pattern: Option<Pattern>,
+    pub pattern: Option<RulePattern>,
     /// Until when.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub deadline: Option<Timestamp>,
@@ -100,8 +100,8 @@ pub struct PatternView {
     pub subject: String,
 }
 
-impl From<&GivenAnswer> for AnswerView {
-    fn from(given: &GivenAnswer) -> Self {
+impl From<&RecordedAnswer> for AnswerView {
+    fn from(given: &RecordedAnswer) -> Self {
         let answer = &given.answer;
         let words = match &answer.decision {
             Decision::Answer(words) => Some(words.clone()),
@@ -170,7 +170,9 @@ impl From<Answer> for AnswerBody {
             Decision::Reject => (DecisionKind::Reject, None, answer.payload),
             Decision::Complete => (DecisionKind::Complete, None, answer.payload),
             Decision::Edit(edited) => (DecisionKind::Edit, Some(edited), answer.payload),
-            Decision::Answer(words) => (DecisionKind::Answer, None, Some(RawJson::of(&words))),
+            Decision::Answer(words) => {
+                (DecisionKind::Answer, None, Some(RawJson::from_serialize(&words)))
+            }
         };
         Self {
             decision,
@@ -185,9 +187,9 @@ impl From<Answer> for AnswerBody {
 
 /// What an answer did.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-pub struct Answered {
+pub struct AnswerResponse {
     /// `closed`: the gate is closed by it. `counted`: others must agree.
-    pub verdict: Verdict,
+    pub outcome: AnswerOutcome,
     /// Its place in the journal.
     #[schema(value_type = u64)]
     pub seq: Seq,
@@ -198,11 +200,11 @@ pub struct Answered {
 /// Whether an answer closed its gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum AnswerOutcome {
     /// It closed the gate.
     Closed,
     /// It counts, and others must agree.
-    Counted,
+    Voted,
 }
 
 /// For whom a link to a gate is.
@@ -235,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_sent_as_the_contract_has_it() {
+    fn an_answer_serializes_as_the_api_documents() {
         let said = |decision, digest| Answer {
             decision,
             by: "cli:anna".to_owned(),
@@ -244,8 +246,8 @@ mod tests {
             payload: None,
             digest,
         };
-        let digest = Hash::of(b"shown");
-        let (edit, words) = (RawJson::of(&json!({ "a": 1 })), "left".to_owned());
+        let digest = Hash::digest(b"shown");
+        let (edit, words) = (RawJson::from_serialize(&json!({ "a": 1 })), "left".to_owned());
         for (answer, body) in [
             (
                 said(Decision::Approve, Some(digest)),
@@ -267,10 +269,7 @@ mod tests {
                 json!({ "decision": "answer", "scope": "once", "note": "so", "payload": "left" }),
             ),
         ] {
-            assert_eq!(
-                serde_json::to_value(AnswerBody::from(answer)).unwrap(),
-                body
-            );
+            assert_eq!(serde_json::to_value(AnswerBody::from(answer)).unwrap(), body);
         }
     }
 }

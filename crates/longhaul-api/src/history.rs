@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use longhaul_core::message::{Block, Message, Reply, Words};
+use longhaul_core::message::{Block, Message, Reply, TextBlock};
 use longhaul_core::raw::RawJson;
 use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
@@ -22,47 +22,47 @@ pub const HISTORY_BYTES_MAX: usize = 1024 * 1024;
 pub const MESSAGES_MAX: usize = 1_000;
 
 /// The dialect of what was said elsewhere.
-const DIALECT: &str = "history";
+const API_NAME: &str = "history";
 
 /// What is wrong with a history.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadHistory {
+pub enum HistoryError {
     /// It is too long.
     #[error("is longer than {HISTORY_BYTES_MAX} bytes")]
-    Long,
+    TooLong,
     /// It has too many messages.
     #[error("has more than {MESSAGES_MAX} messages")]
-    Many,
+    TooManyMessages,
     /// It is no list of messages.
     #[error("is no JSON list of {{\"role\": \"user\" or \"assistant\", \"content\": TEXT}}: {0}")]
-    Shape(String),
+    InvalidShape(String),
     /// A message says nothing; they are counted from 1.
     #[error("says nothing in message {0}")]
-    Empty(usize),
+    EmptyMessage(usize),
     /// It begins with an answer.
     #[error("begins with the assistant; a conversation begins with the user")]
-    Begins,
+    AssistantFirst,
 }
 
 /// Who says something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Speaker {
+enum HistoryRole {
     /// A person.
     User,
     /// The model.
     Assistant,
 }
 
-impl Speaker {
+impl HistoryRole {
     /// All of them.
     const ALL: [Self; 2] = [Self::User, Self::Assistant];
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Said {
-    role: Speaker,
+struct TextMessage {
+    role: HistoryRole,
     content: String,
 }
 
@@ -70,135 +70,125 @@ struct Said {
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// Reads a history.
-pub fn history(bytes: &[u8]) -> Result<Vec<Message>, BadHistory> {
+pub fn parse_history(bytes: &[u8]) -> Result<Vec<Message>, HistoryError> {
     if bytes.len() > HISTORY_BYTES_MAX {
-        return Err(BadHistory::Long);
+        return Err(HistoryError::TooLong);
     }
     let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
-    let shape = |error: serde_json::Error| BadHistory::Shape(error.to_string());
-    let said: Vec<Said> = serde_json::from_slice(bytes).map_err(shape)?;
+    let shape = |error: serde_json::Error| HistoryError::InvalidShape(error.to_string());
+    let said: Vec<TextMessage> = serde_json::from_slice(bytes).map_err(shape)?;
     if said.len() > MESSAGES_MAX {
-        return Err(BadHistory::Many);
+        return Err(HistoryError::TooManyMessages);
     }
     if let Some(place) = said.iter().position(|said| said.content.trim().is_empty()) {
-        return Err(BadHistory::Empty(place + 1));
+        return Err(HistoryError::EmptyMessage(place + 1));
     }
-    if said
-        .first()
-        .is_some_and(|said| said.role == Speaker::Assistant)
-    {
-        return Err(BadHistory::Begins);
+    if said.first().is_some_and(|said| said.role == HistoryRole::Assistant) {
+        return Err(HistoryError::AssistantFirst);
     }
-    Ok(said.into_iter().map(message).collect())
+    Ok(said.into_iter().map(to_message).collect())
 }
 
-fn message(said: Said) -> Message {
+fn to_message(said: TextMessage) -> Message {
     match said.role {
-        Speaker::User => Message::user(said.content),
-        Speaker::Assistant => Message::Assistant(Arc::new(Reply {
-            dialect: DIALECT.to_owned(),
-            blocks: vec![Block::Text(Words {
-                text: said.content.into(),
-                extra: None,
-            })],
+        HistoryRole::User => Message::user(said.content),
+        HistoryRole::Assistant => Message::Assistant(Arc::new(Reply {
+            api: API_NAME.to_owned(),
+            blocks: vec![Block::Text(TextBlock { text: said.content.into(), extra: None })],
         })),
     }
 }
 
 /// A message of a history that comes with a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Told {
+enum HistoryMessage {
     /// As people write it: who said what.
-    Said(Message),
+    Text(Message),
     /// As the journal has it.
-    Kept(Message),
+    Journal(Message),
 }
 
-impl Told {
+impl HistoryMessage {
     /// The message.
-    fn message(self) -> Message {
+    fn into_message(self) -> Message {
         match self {
-            Self::Said(message) | Self::Kept(message) => message,
+            Self::Text(message) | Self::Journal(message) => message,
         }
     }
 }
 
 /// The same, and how many bytes it was written in.
 #[derive(Debug)]
-struct Weighed {
-    told: Told,
+struct SizedMessage {
+    message: HistoryMessage,
     bytes: usize,
 }
 
-impl<'de> Deserialize<'de> for Weighed {
+impl<'de> Deserialize<'de> for SizedMessage {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let raw = RawJson::deserialize(from)?;
-        let told = told(&raw).map_err(D::Error::custom)?;
+        let told = parse_message(&raw).map_err(D::Error::custom)?;
         let bytes = raw.as_str().len();
-        Ok(Self { told, bytes })
+        Ok(Self { message: told, bytes })
     }
 }
 
-impl<'de> Deserialize<'de> for Told {
+impl<'de> Deserialize<'de> for HistoryMessage {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        told(&RawJson::deserialize(from)?).map_err(D::Error::custom)
+        parse_message(&RawJson::deserialize(from)?).map_err(D::Error::custom)
     }
 }
 
-fn told(raw: &RawJson) -> Result<Told, String> {
+fn parse_message(raw: &RawJson) -> Result<HistoryMessage, String> {
     let value: serde_json::Value =
         serde_json::from_str(raw.as_str()).map_err(|error| error.to_string())?;
     if value.get("role").is_some() || value.get("content").is_some() {
-        let said: Said = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        let said: TextMessage = serde_json::from_value(value).map_err(|error| error.to_string())?;
         return match said.content.trim().is_empty() {
             true => Err("it says nothing".to_owned()),
-            false => Ok(Told::Said(message(said))),
+            false => Ok(HistoryMessage::Text(to_message(said))),
         };
     }
-    serde_json::from_str(raw.as_str())
-        .map(Told::Kept)
-        .map_err(|error| {
-            let words = error.to_string();
-            // The place is that in the message alone, which nobody sees.
-            let words = words.split(" at line ").next().unwrap_or_default();
-            format!(
-                "{words}; a message is {{\"role\": \"user\" or \"assistant\", \"content\": TEXT}}"
-            )
-        })
+    serde_json::from_str(raw.as_str()).map(HistoryMessage::Journal).map_err(|error| {
+        let words = error.to_string();
+        // The place is that in the message alone, which nobody sees.
+        let words = words.split(" at line ").next().unwrap_or_default();
+        format!("{words}; a message is {{\"role\": \"user\" or \"assistant\", \"content\": TEXT}}")
+    })
 }
 
 /// Reads the conversation that a task brings.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Message>, D::Error> {
-    let told = from.deserialize_seq(Conversation)?;
+    let told = from.deserialize_seq(HistoryVisitor)?;
     // What a journal has may begin anywhere.
-    if let Some(Told::Said(Message::Assistant(_))) = told.first() {
+    if let Some(HistoryMessage::Text(Message::Assistant(_))) = told.first() {
         let words = "it begins with the assistant; a conversation begins with the user";
         return Err(D::Error::custom(words));
     }
-    Ok(told.into_iter().map(Told::message).collect())
+    Ok(told.into_iter().map(HistoryMessage::into_message).collect())
 }
 
 /// Takes messages in as long as there is room for them.
-struct Conversation;
+struct HistoryVisitor;
 
-impl<'de> Visitor<'de> for Conversation {
-    type Value = Vec<Told>;
+impl<'de> Visitor<'de> for HistoryVisitor {
+    type Value = Vec<HistoryMessage>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of messages")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<Told>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<HistoryMessage>, A::Error> {
         let (mut all, mut bytes) = (Vec::new(), 0);
-        while let Some(next) = list.next_element::<Weighed>()? {
+        while let Some(next) = list.next_element::<SizedMessage>()? {
             bytes += next.bytes;
             if bytes > HISTORY_BYTES_MAX {
-                return Err(A::Error::custom(format!("it {}", BadHistory::Long)));
+                return Err(A::Error::custom(format!("it {}", HistoryError::TooLong)));
             }
             if all.len() == MESSAGES_MAX {
-                return Err(A::Error::custom(format!("it {}", BadHistory::Many)));
+                return Err(A::Error::custom(format!("it {}", HistoryError::TooManyMessages)));
             }
-            all.push(next.told);
+            all.push(next.message);
         }
         Ok(all)
     }
@@ -206,10 +196,8 @@ impl<'de> Visitor<'de> for Conversation {
 
 /// The JSON Schema of the conversation that a task brings.
 pub(crate) fn schema() -> Array {
-    let speakers = Speaker::ALL.map(|speaker| json!(speaker));
-    let role = ObjectBuilder::new()
-        .schema_type(Type::String)
-        .enum_values(Some(speakers));
+    let speakers = HistoryRole::ALL.map(|speaker| json!(speaker));
+    let role = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(speakers));
     let content = ObjectBuilder::new()
         .schema_type(Type::String)
         .min_length(Some(1))
@@ -242,26 +230,23 @@ pub(crate) fn schema() -> Array {
 
 #[cfg(test)]
 mod tests {
-    use super::{HISTORY_BYTES_MAX, Told, history};
+    use super::{HISTORY_BYTES_MAX, HistoryMessage, parse_history};
 
     #[test]
-    fn a_message_is_told_either_way() {
+    fn a_message_parses_in_both_formats() {
         let check = |text: &str, expect: &str| {
-            let told = serde_json::from_str::<Told>(text);
-            let told = told.map(|told| serde_json::to_string(&told.message()).expect("JSON"));
+            let told = serde_json::from_str::<HistoryMessage>(text);
+            let told = told.map(|told| serde_json::to_string(&told.into_message()).expect("JSON"));
             let told = told.unwrap_or_else(|bad| bad.to_string());
             assert!(told.contains(expect), "{text}: {told}");
         };
         let user = r#"{"user":[{"text":"a"}]}"#;
         check(user, user);
         check(r#"{"role":"user","content":"a"}"#, user);
-        let reply = r#"{"assistant":{"dialect":"history","blocks":[{"text":{"text":"b"}}]}}"#;
+        let reply = r#"{"assistant":{"api":"history","blocks":[{"text":{"text":"b"}}]}}"#;
         check(r#"{"role":"assistant","content":"b"}"#, reply);
         check(reply, reply);
-        check(
-            r#"{"role":"system","content":"a"}"#,
-            "unknown variant `system`",
-        );
+        check(r#"{"role":"system","content":"a"}"#, "unknown variant `system`");
         check(r#"{"role":"user"}"#, "missing field `content`");
         check(r#"{"role":"user","content":" "}"#, "it says nothing");
         check(r#"{"role":"user","content":["a"]}"#, "invalid type");
@@ -270,41 +255,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_history_is_refused() {
-        let many = format!(
-            "[{}]",
-            [r#"{"role":"user","content":"a"}"#; 1_001].join(",")
-        );
+    fn an_invalid_history_is_rejected() {
+        let many = format!("[{}]", [r#"{"role":"user","content":"a"}"#; 1_001].join(","));
         let long = format!("[{}]", " ".repeat(HISTORY_BYTES_MAX));
         for (text, why) in [
             ("", "is no JSON list"),
             ("{}", "is no JSON list"),
             ("[3]", "is no JSON list"),
-            (
-                r#"[{"role":"system","content":"a"}]"#,
-                "unknown variant `system`",
-            ),
+            (r#"[{"role":"system","content":"a"}]"#, "unknown variant `system`"),
             (r#"[{"role":"user","content":["a"]}]"#, "invalid type"),
-            (
-                r#"[{"role":"user","content":"a","id":1}]"#,
-                "unknown field `id`",
-            ),
-            (
-                r#"[{"role":"user","content":"a"},{"role":"assistant","content":" "}]"#,
-                "message 2",
-            ),
-            (
-                r#"[{"role":"assistant","content":"a"}]"#,
-                "begins with the user",
-            ),
+            (r#"[{"role":"user","content":"a","id":1}]"#, "unknown field `id`"),
+            (r#"[{"role":"user","content":"a"},{"role":"assistant","content":" "}]"#, "message 2"),
+            (r#"[{"role":"assistant","content":"a"}]"#, "begins with the user"),
             (&many, "more than 1000 messages"),
             (&long, "longer than"),
         ] {
-            let bad = history(text.as_bytes()).unwrap_err().to_string();
+            let bad = parse_history(text.as_bytes()).unwrap_err().to_string();
             assert!(bad.contains(why), "{bad}");
         }
-        assert_eq!(history(b"[]"), Ok(Vec::new()));
+        assert_eq!(parse_history(b"[]"), Ok(Vec::new()));
         let both = br#"[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]"#;
-        assert_eq!(history(both).map(|messages| messages.len()), Ok(2));
+        assert_eq!(parse_history(both).map(|messages| messages.len()), Ok(2));
     }
 }

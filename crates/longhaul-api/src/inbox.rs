@@ -14,7 +14,8 @@ use crate::submit::timestamp;
 /// A task to be posted.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewTask {
+#[schema(as = NewTask)]
+pub struct NewTaskBody {
     /// Who does it; unless it is said, the inbox's own.
     #[serde(default)]
     pub agent: Option<String>,

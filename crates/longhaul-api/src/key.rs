@@ -5,7 +5,7 @@
 use std::fmt;
 
 use longhaul_core::access::Role;
-use longhaul_core::port::keyring::KeyRow;
+use longhaul_core::port::auth::KeyRow;
 use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -36,7 +36,7 @@ pub struct KeyView {
     pub revoked_at: Option<Timestamp>,
     /// When it was last used, to a few minutes.
     #[schema(value_type = Option<String>, format = DateTime)]
-    pub used_at: Option<Timestamp>,
+    pub last_used_at: Option<Timestamp>,
 }
 
 /// Whether a key counts.
@@ -54,7 +54,7 @@ pub enum KeyState {
 impl KeyView {
     /// The key behind a row, at this time.
     pub fn new(row: &KeyRow, now: Timestamp) -> Self {
-        let status = match (row.revoked_at, row.counts(now)) {
+        let status = match (row.revoked_at, row.is_valid_at(now)) {
             (Some(_), _) => KeyState::Revoked,
             (None, true) => KeyState::Active,
             (None, false) => KeyState::Expired,
@@ -67,7 +67,7 @@ impl KeyView {
             created_at: row.created_at,
             expires_at: row.expires_at,
             revoked_at: row.revoked_at,
-            used_at: row.used_at,
+            last_used_at: row.last_used_at,
         }
     }
 }
@@ -91,7 +91,7 @@ pub struct KeyBody {
 
 /// A key that was made just now.
 #[derive(Serialize, Deserialize, ToSchema)]
-#[schema(as = MadeKey)]
+#[schema(as = CreatedKey)]
 pub struct CreatedKey {
     /// What to send as `Authorization: Bearer`. It is shown this once.
     pub secret: String,
@@ -101,9 +101,7 @@ pub struct CreatedKey {
 
 impl fmt::Debug for CreatedKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CreatedKey")
-            .field("key", &self.key)
-            .finish_non_exhaustive()
+        f.debug_struct("CreatedKey").field("key", &self.key).finish_non_exhaustive()
     }
 }
 

@@ -3,7 +3,7 @@
 //! Never: its runs. Those are listed by `lane=`.
 
 use longhaul_core::id::RunId;
-use longhaul_core::port::shelves::LaneRow;
+use longhaul_core::port::records::LaneRow;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -22,10 +22,6 @@ pub struct LaneView {
 
 impl From<&LaneRow> for LaneView {
     fn from(row: &LaneRow) -> Self {
-        Self {
-            lane: row.lane.to_string(),
-            head: row.head,
-            depth: row.depth,
-        }
+        Self { lane: row.lane.to_string(), head: row.head, depth: row.depth }
     }
 }

@@ -31,7 +31,7 @@ pub struct Problem {
     pub hint: String,
     /// A name that may have been meant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub like: Option<String>,
+    pub suggestion: Option<String>,
     /// What to name when you ask somebody about it.
     #[serde(default)]
     #[schema(required = true)]
@@ -41,10 +41,6 @@ pub struct Problem {
 impl Problem {
     /// A problem that no server wrote: only its code and what is wrong.
     pub fn new(code: &str, detail: impl Into<String>) -> Self {
-        Self {
-            code: code.to_owned(),
-            detail: detail.into(),
-            ..Self::default()
-        }
+        Self { code: code.to_owned(), detail: detail.into(), ..Self::default() }
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::budget::{Budget, Raise};
+use longhaul_core::policy::budget::{Budget, BudgetRaise};
 use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::{Hash, RawJson};
-use longhaul_core::status::{Fault, Status};
+use longhaul_core::status::{RunError, Status};
 use longhaul_core::time::Timestamp;
-use longhaul_core::usage::{Micros, Usage};
+use longhaul_core::usage::{MicroUsd, Usage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -46,8 +46,8 @@ pub struct RunView {
     /// The result, if there is one.
     pub output: Option<OutputView>,
     /// Why it failed, if it did.
-    #[schema(value_type = Option<FaultView>)]
-    pub error: Option<Fault>,
+    #[schema(value_type = Option<RunErrorView>)]
+    pub error: Option<RunError>,
     /// Tokens.
     pub usage: UsageView,
     /// Money; none: not known.
@@ -116,8 +116,8 @@ pub struct RunView {
 
 /// Why a run failed: how [`Fault`] is described.
 #[derive(Debug, ToSchema)]
-#[schema(as = Fault)]
-pub struct FaultView {
+#[schema(as = RunError)]
+pub struct RunErrorView {
     /// A word for programs, such as `turn_limit` or `auth`.
     pub code: String,
     /// What happened.
@@ -130,7 +130,7 @@ pub struct FaultView {
 /// A run as lists show it: what its row says, and nothing that needs its journal.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[schema(as = RunBrief)]
-pub struct BriefView {
+pub struct RunBriefView {
     /// Which.
     #[schema(schema_with = schema::run_id)]
     pub id: RunId,
@@ -154,7 +154,7 @@ pub struct BriefView {
     /// Where it queues.
     pub inbox: String,
     /// The last place of its journal.
-    pub last: u64,
+    pub last_seq: u64,
     /// When it was submitted.
     #[schema(schema_with = schema::time)]
     pub created_at: Timestamp,
@@ -163,7 +163,7 @@ pub struct BriefView {
     pub finished_at: Option<Timestamp>,
 }
 
-impl BriefView {
+impl RunBriefView {
     /// The run behind a row, with a few words about it.
     pub fn new(row: &RunRow, now: String) -> Self {
         Self {
@@ -177,7 +177,7 @@ impl BriefView {
             active_ms: row.active.0,
             lane: row.lane.as_ref().map(ToString::to_string),
             inbox: row.inbox.to_string(),
-            last: row.last.0,
+            last_seq: row.last_seq.0,
             created_at: row.created_at,
             finished_at: row.finished_at,
         }
@@ -249,7 +249,7 @@ pub struct BudgetView {
 impl From<&Budget> for BudgetView {
     fn from(budget: &Budget) -> Self {
         Self {
-            usd: budget.micros.map(usd),
+            usd: budget.micro_usd.map(usd),
             tokens: budget.tokens,
             turns: budget.turns,
             active_ms: budget.active.map(|span| span.0),
@@ -258,7 +258,7 @@ impl From<&Budget> for BudgetView {
 }
 
 /// Money in dollars.
-pub fn usd(micros: Micros) -> f64 {
+pub fn usd(micros: MicroUsd) -> f64 {
     micros.0 as f64 / 1_000_000.0
 }
 
@@ -288,10 +288,10 @@ pub struct BudgetBody {
     pub warn_at: Option<f64>,
 }
 
-impl From<Raise> for BudgetBody {
-    fn from(raise: Raise) -> Self {
+impl From<BudgetRaise> for BudgetBody {
+    fn from(raise: BudgetRaise) -> Self {
         Self {
-            usd: raise.micros.map(usd),
+            usd: raise.micro_usd.map(usd),
             tokens: raise.tokens,
             turns: raise.turns,
             active_ms: raise.active.map(|span| span.0),

@@ -37,9 +37,7 @@ pub fn steer_id() -> Object {
 
 /// A point in time, with six decimals, so that it sorts as text.
 pub fn time() -> Object {
-    text()
-        .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
-        .build()
+    text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).build()
 }
 
 /// A hash in hex.
@@ -49,9 +47,7 @@ pub fn hash() -> Object {
 
 /// Any JSON.
 pub fn any() -> Object {
-    ObjectBuilder::new()
-        .schema_type(utoipa::openapi::schema::SchemaType::AnyValue)
-        .build()
+    ObjectBuilder::new().schema_type(utoipa::openapi::schema::SchemaType::AnyValue).build()
 }
 
 /// One of these words, as they are written.
@@ -72,12 +68,7 @@ pub fn role() -> Object {
 
 /// How a gate stands.
 pub fn gate_status() -> Object {
-    one_of([
-        GateStatus::Open,
-        GateStatus::Answered,
-        GateStatus::Expired,
-        GateStatus::Withdrawn,
-    ])
+    one_of([GateStatus::Open, GateStatus::Answered, GateStatus::Expired, GateStatus::Withdrawn])
 }
 
 /// What a gate asks.
@@ -94,12 +85,7 @@ pub fn gate_kind() -> Object {
 
 /// What silence means at a gate.
 pub fn on_timeout() -> Object {
-    one_of([
-        OnTimeout::Reject,
-        OnTimeout::Approve,
-        OnTimeout::Fail,
-        OnTimeout::Pause,
-    ])
+    one_of([OnTimeout::Reject, OnTimeout::Approve, OnTimeout::Fail, OnTimeout::Pause])
 }
 
 /// How far an approval reaches.

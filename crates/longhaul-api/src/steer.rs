@@ -77,11 +77,8 @@ pub struct SteerTimes {
 
 impl SteerTimes {
     /// Takes a fact in.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "most facts are about no message"
-    )]
-    pub fn take_in(&mut self, entry: &Entry) {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are about no message")]
+    pub fn record(&mut self, entry: &Entry) {
         match &entry.event {
             Event::SteerQueued(queued) => self.sent.insert(queued.steer, entry.at),
             Event::SteerDelivered(read) => self.settled.insert(read.steer, entry.at),
@@ -97,12 +94,10 @@ impl SteerView {
     pub fn new(row: &SteerRow, times: &SteerTimes) -> Self {
         let (status, between, why) = match &row.status {
             SteerStatus::Queued => (SteerState::Queued, None, None),
-            SteerStatus::Delivered { after_turn } => (
-                SteerState::Delivered,
-                Some([*after_turn, after_turn + 1]),
-                None,
-            ),
-            SteerStatus::Dropped { why } => (SteerState::Dropped, None, Some(why.clone())),
+            SteerStatus::Delivered { after_turn } => {
+                (SteerState::Delivered, Some([*after_turn, after_turn + 1]), None)
+            }
+            SteerStatus::Dropped { reason: why } => (SteerState::Dropped, None, Some(why.clone())),
             SteerStatus::Withdrawn => (SteerState::Withdrawn, None, None),
         };
         let sent = times.sent.get(&row.steer).copied();

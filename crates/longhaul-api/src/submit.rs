@@ -15,7 +15,8 @@ use crate::{history, schema};
 /// A run to be made.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NewRun {
+#[schema(as = NewRun)]
+pub struct NewRunBody {
     /// Who does it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = true)]
@@ -75,11 +76,7 @@ pub struct NewRun {
     #[schema(schema_with = schema::any)]
     pub metadata: Option<RawJson>,
     /// It does not begin before this point.
-    #[serde(
-        default,
-        deserialize_with = "timestamp",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, deserialize_with = "timestamp", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub start_at: Option<Timestamp>,
     // What this build does not have yet is refused by name, so that nobody
@@ -92,11 +89,7 @@ pub struct NewRun {
     )]
     #[schema(ignore)]
     pub chain: Option<RawJson>,
-    #[serde(
-        default,
-        alias = "autoApprove",
-        skip_serializing_if = "Option::is_none"
-    )]
+    #[serde(default, alias = "autoApprove", skip_serializing_if = "Option::is_none")]
     #[schema(ignore)]
     pub auto_approve: Option<RawJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,10 +97,7 @@ pub struct NewRun {
     pub sandbox: Option<RawJson>,
 }
 
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands over a reference"
-)]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
 const fn is_zero(number: &i32) -> bool {
     *number == 0
 }
@@ -133,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_a_date() {
+    fn a_timestamp_must_be_an_rfc_3339_date() {
         let read = |text: &str| timestamp(&serde_json::json!(text)).is_ok();
         assert!(read("2026-01-31T12:00:00Z"));
         assert!(read("2026-01-31T12:00:00.123456+02:00"));

@@ -22,7 +22,7 @@ pub struct WhyView {
     /// Why it rests, in a word.
     pub reason: Option<String>,
     /// The same in a sentence.
-    pub sentence: String,
+    pub message: String,
     /// What helps; empty when nothing is needed.
     pub command: String,
 }

@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 use crate::agents::check::Check;
 use crate::agents::ls::Ls;
 use crate::agents::new::New;
-use crate::agents::project::Project;
+use crate::agents::project::AgentsProject;
 use crate::agents::show::Show;
 
 const EXAMPLES: &str = "Examples:
@@ -50,7 +50,7 @@ enum Command {
 
 impl Agents {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let project = Project::here()?;
+        let project = AgentsProject::load()?;
         match &self.command {
             None => self.list.run(&project.loaded),
             Some(Command::Ls(ls)) => ls.run(&project.loaded),

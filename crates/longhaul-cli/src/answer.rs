@@ -4,20 +4,20 @@
 use clap::Args;
 use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::{self, Decision, Scope};
-use longhaul_engine::handle::Verdict;
+use longhaul_engine::handle::GateAnswerOutcome;
 
+use crate::caller_name::caller_name;
 use crate::client::RunClient;
 use crate::error::CliError;
+use crate::event_printer::first_line;
 use crate::exit::Exit;
-use crate::me::me;
-use crate::teller::short;
-use crate::{name, say};
+use crate::{output, resolve};
 
 /// Maximum length of an answer.
 const ANSWER_BYTES_MAX: u64 = 1024 * 1024;
 
 /// How many characters of a digest are shown.
-pub(crate) const DIGEST_LETTERS: usize = 8;
+pub(crate) const DIGEST_CHARS: usize = 8;
 
 const ANSWER_EXAMPLES: &str = "Examples:
   longhaul answer @last \"the first of March\"
@@ -59,27 +59,27 @@ pub(crate) struct Reject {
 
 impl Answer {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let text = say::text_or_stdin(&self.text, ANSWER_BYTES_MAX, "the answer")?;
+        let text = output::text_or_stdin(&self.text, ANSWER_BYTES_MAX, "the answer")?;
         if text.trim().is_empty() {
             return Err(CliError::usage("an answer needs words").into());
         }
-        send(&self.gate, self.json, (Decision::Answer(text), None))
+        answer_gate(&self.gate, self.json, (Decision::Answer(text), None))
     }
 }
 
 impl Reject {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        send(&self.gate, self.json, (Decision::Reject, self.note.clone()))
+        answer_gate(&self.gate, self.json, (Decision::Reject, self.note.clone()))
     }
 }
 
 /// Answers the gate of this name with a note.
-fn send(
+fn answer_gate(
     gate: &str,
     json: bool,
     (decision, note): (Decision, Option<String>),
 ) -> anyhow::Result<Exit> {
-    name::at_gate(gate, async |client, gate| {
+    resolve::with_gate(gate, async |client, gate| {
         let answering = AnswerFlow { client, gate, json };
         answering.send(decision, Scope::Once, note).await
     })
@@ -109,42 +109,38 @@ impl AnswerFlow<'_> {
             (Decision::Answer(_), _) => ("Answered", None),
             (Decision::Complete, _) => ("Completed", None),
         };
-        let answer = gate::Answer {
-            decision,
-            by: me(),
-            scope,
-            note,
-            payload: None,
-            digest,
-        };
+        let answer =
+            gate::Answer { decision, by: caller_name(), scope, note, payload: None, digest };
         let (verdict, gate) = self.client.answer(&self.gate, answer).await?;
         if self.json {
-            say::json(&gate)?;
+            output::stdout_json(&gate)?;
             return Ok(Exit::Done);
         }
-        say::words(&format!("{done}: {}", what(&gate)))?;
-        say::words(&self.follows(&verdict, &gate).await?)?;
+        output::stdout_text(&format!("{done}: {}", gate_subject(&gate)))?;
+        output::stdout_text(&self.next_step_text(&verdict, &gate).await?)?;
         Ok(Exit::Done)
     }
 
-    async fn follows(&self, verdict: &Verdict, gate: &GateView) -> anyhow::Result<String> {
+    async fn next_step_text(
+        &self,
+        verdict: &GateAnswerOutcome,
+        gate: &GateView,
+    ) -> anyhow::Result<String> {
         let run = gate.run;
         let seq = match verdict {
-            Verdict::Counted(_) => {
+            GateAnswerOutcome::Voted(_) => {
                 let (has, needs) = (gate.answers.len(), gate.approvers);
                 return Ok(format!("{has} of {needs} have agreed; {run} still waits."));
             }
-            Verdict::Closed(seq) => *seq,
+            GateAnswerOutcome::Closed(seq) => *seq,
         };
         let open = self.client.open_gates(run).await?;
         let open = open.len();
         if open > 0 {
             let others = if open == 1 { "answer" } else { "answers" };
-            return Ok(format!(
-                "{run} waits for {open} more {others}: longhaul gates --run {run}"
-            ));
+            return Ok(format!("{run} waits for {open} more {others}: longhaul gates --run {run}"));
         }
-        Ok(match self.client.is_driven().await? {
+        Ok(match self.client.has_driver().await? {
             true => format!("{run} resumes at event {seq}."),
             false => format!(
                 "{run} resumes at event {seq} as soon as somebody drives it: longhaul watch {run}"
@@ -154,19 +150,17 @@ impl AnswerFlow<'_> {
 }
 
 /// What it was about: the call with its input, or what was asked.
-fn what(gate: &GateView) -> String {
+fn gate_subject(gate: &GateView) -> String {
     let said = match (&gate.tool, &gate.input) {
-        (Some(tool), Some(input)) => short(&format!("{tool} {}", input.as_str())),
-        (Some(_), None) | (None, _) => short(&gate.ask),
+        (Some(tool), Some(input)) => first_line(&format!("{tool} {}", input.as_str())),
+        (Some(_), None) | (None, _) => first_line(&gate.ask),
     };
-    let said = match gate.about.is_empty() {
+    let said = match gate.injected_subjects.is_empty() {
         true => said,
-        false => format!("{said}   set for it: {}", short(&gate.about.join(", "))),
+        false => format!("{said}   set for it: {}", first_line(&gate.injected_subjects.join(", "))),
     };
     let digest = gate.digest.map(|digest| digest.to_string());
-    let digest = digest
-        .as_deref()
-        .and_then(|text| text.get(..DIGEST_LETTERS));
+    let digest = digest.as_deref().and_then(|text| text.get(..DIGEST_CHARS));
     match digest {
         Some(digest) => format!("{said}   digest {digest}"),
         None => said,

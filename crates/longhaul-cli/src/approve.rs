@@ -4,14 +4,14 @@
 
 use clap::{Args, ValueEnum};
 use longhaul_api::gate::GateView;
-use longhaul_core::policy::gate::{Decision, Scope, is_in_vain};
+use longhaul_core::policy::gate::{Decision, Scope, is_unanswerable};
 use longhaul_core::raw::{RawJson, check_readable};
 
-use crate::answer::{AnswerFlow, DIGEST_LETTERS};
-use crate::card::whole_card;
+use crate::answer::{AnswerFlow, DIGEST_CHARS};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::{name, plain, say};
+use crate::gate_card::full_card;
+use crate::{output, resolve, sanitize};
 
 /// The longest input that is read.
 const EDIT_BYTES_MAX: u64 = 1024 * 1024;
@@ -39,7 +39,7 @@ pub(crate) struct Approve {
     yes: bool,
     /// How far it reaches
     #[arg(long = "for", value_enum, default_value_t, value_name = "SCOPE")]
-    reach: Reach,
+    scope: ApprovalScope,
     /// Words for the model
     #[arg(long)]
     note: Option<String>,
@@ -53,7 +53,7 @@ pub(crate) struct Approve {
 
 /// How far an approval reaches.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
-enum Reach {
+enum ApprovalScope {
     /// This call
     #[default]
     Once,
@@ -63,24 +63,24 @@ enum Reach {
 
 impl Approve {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        name::at_gate(&self.gate, async |client, gate| {
-            can_be_approved(&gate)?;
+        resolve::with_gate(&self.gate, async |client, gate| {
+            check_approvable(&gate)?;
             let decision = match &self.edit {
-                Some(said) => Decision::Edit(edited(said)?),
+                Some(said) => Decision::Edit(parse_edit(said)?),
                 None => Decision::Approve,
             };
-            if !self.is_meant(&gate, &decision)? {
-                say::talk(&format!(
+            if !self.is_confirmed(&gate, &decision)? {
+                output::stderr_line(&format!(
                     "Nothing was said; {} still waits. A no: longhaul reject {}",
                     gate.run, gate.id
                 ));
-                return Ok(Exit::Person);
+                return Ok(Exit::NeedsPerson);
             }
             let json = self.json;
             let answering = AnswerFlow { client, gate, json };
-            let scope = match self.reach {
-                Reach::Once => Scope::Once,
-                Reach::Run => Scope::Run,
+            let scope = match self.scope {
+                ApprovalScope::Once => Scope::Once,
+                ApprovalScope::Run => Scope::Run,
             };
             answering.send(decision, scope, self.note.clone()).await
         })
@@ -88,22 +88,22 @@ impl Approve {
 
     /// Whether a yes to this is really meant: by its digest, by word, or by a
     /// person who has just been shown it.
-    fn is_meant(&self, gate: &GateView, decision: &Decision) -> anyhow::Result<bool> {
+    fn is_confirmed(&self, gate: &GateView, decision: &Decision) -> anyhow::Result<bool> {
         if let Some(said) = &self.digest {
-            names(gate, said)?;
+            check_digest(gate, said)?;
             return Ok(true);
         }
         if self.yes {
             return Ok(true);
         }
-        if !say::is_somebody_there() || self.edit.as_deref() == Some("-") {
-            return Err(unseen(gate).into());
+        if !output::is_interactive() || self.edit.as_deref() == Some("-") {
+            return Err(unseen_error(gate).into());
         }
-        whole_card(gate).iter().for_each(|line| say::talk(line));
+        full_card(gate).iter().for_each(|line| output::stderr_line(line));
         if let Decision::Edit(edited) = decision {
-            say::talk(&format!("  with this input instead: {}", edited.as_str()));
+            output::stderr_line(&format!("  with this input instead: {}", edited.as_str()));
         }
-        let said = say::ask("approve? [y/N]").unwrap_or_default();
+        let said = output::prompt("approve? [y/N]").unwrap_or_default();
         Ok(is_yes(&said))
     }
 }
@@ -112,19 +112,16 @@ fn is_yes(said: &str) -> bool {
     matches!(said.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
-fn can_be_approved(gate: &GateView) -> anyhow::Result<()> {
+fn check_approvable(gate: &GateView) -> anyhow::Result<()> {
     let takes = &gate.decisions;
     if takes.iter().any(|decision| decision == "approve") {
         return Ok(());
     }
     let id = gate.id;
-    let ask = plain::line(&gate.ask);
-    let words = format!(
-        "{id} is no approval, it takes {}: {ask}",
-        takes.join(" or ")
-    );
+    let ask = sanitize::line(&gate.ask);
+    let words = format!("{id} is no approval, it takes {}: {ask}", takes.join(" or "));
     let failure = CliError::usage(words);
-    Err(match is_in_vain(&gate.tags) {
+    Err(match is_unanswerable(&gate.tags) {
         true => failure.hint("end the run", format!("longhaul cancel {}", gate.run)),
         false => failure.hint("answer it", format!("longhaul answer {id} TEXT")),
     }
@@ -132,17 +129,16 @@ fn can_be_approved(gate: &GateView) -> anyhow::Result<()> {
 }
 
 /// Why there is no yes without having seen it.
-fn unseen(gate: &GateView) -> CliError {
+fn unseen_error(gate: &GateView) -> CliError {
     let id = gate.id;
     let failure = CliError::usage(format!(
         "an approval is of what was seen, and here is no terminal to show {id} on"
     ))
     .hint("look at it", format!("longhaul gates show {id}"));
     let failure = match short_digest(gate) {
-        Some(digest) => failure.hint(
-            "approve just that",
-            format!("longhaul approve {id} --digest {digest}"),
-        ),
+        Some(digest) => {
+            failure.hint("approve just that", format!("longhaul approve {id} --digest {digest}"))
+        }
         None => failure,
     };
     failure.hint("or unseen", format!("longhaul approve {id} --yes"))
@@ -150,11 +146,11 @@ fn unseen(gate: &GateView) -> CliError {
 
 fn short_digest(gate: &GateView) -> Option<String> {
     let digest = gate.digest?.to_string();
-    digest.get(..DIGEST_LETTERS).map(str::to_owned)
+    digest.get(..DIGEST_CHARS).map(str::to_owned)
 }
 
 /// Whether this is the digest of what is asked now.
-fn names(gate: &GateView, said: &str) -> anyhow::Result<()> {
+fn check_digest(gate: &GateView, said: &str) -> anyhow::Result<()> {
     let id = gate.id;
     let look = format!("longhaul gates show {id}");
     let Some(standing) = gate.digest else {
@@ -164,10 +160,9 @@ fn names(gate: &GateView, said: &str) -> anyhow::Result<()> {
             .into());
     };
     let hex = said.chars().all(|letter| letter.is_ascii_hexdigit());
-    if !hex || said.len() < DIGEST_LETTERS {
-        let words = format!(
-            "--digest {said}: give all of it, or its first {DIGEST_LETTERS} letters or more"
-        );
+    if !hex || said.len() < DIGEST_CHARS {
+        let words =
+            format!("--digest {said}: give all of it, or its first {DIGEST_CHARS} letters or more");
         return Err(CliError::usage(words).hint("look at it", look).into());
     }
     if !standing.to_string().starts_with(&said.to_ascii_lowercase()) {
@@ -177,9 +172,9 @@ fn names(gate: &GateView, said: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn edited(said: &str) -> anyhow::Result<RawJson> {
+fn parse_edit(said: &str) -> anyhow::Result<RawJson> {
     let text = match said {
-        "-" => say::stdin(EDIT_BYTES_MAX, "the input")?,
+        "-" => output::read_stdin(EDIT_BYTES_MAX, "the input")?,
         said => said.to_owned(),
     };
     let readable = check_readable(text.trim()).map_err(|bad| bad.to_string());
@@ -187,10 +182,7 @@ fn edited(said: &str) -> anyhow::Result<RawJson> {
     readable.and_then(|()| parsed()).map_err(|bad| {
         let words = format!("--edit is no JSON: {bad}");
         CliError::usage(words)
-            .hint(
-                "write all of the input",
-                "longhaul approve GATE --edit '{\"path\": \"a.txt\"}'",
-            )
+            .hint("write all of the input", "longhaul approve GATE --edit '{\"path\": \"a.txt\"}'")
             .into()
     })
 }
@@ -200,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_plain_yes_is_one() {
+    fn only_y_or_yes_confirms() {
         for said in ["y", "Y\n", " yes "] {
             assert!(is_yes(said), "{said}");
         }

@@ -80,12 +80,10 @@ mod tests {
     use super::Bench;
 
     #[test]
-    fn each_bench_shows_examples_that_it_takes() {
+    fn the_examples_in_the_help_of_each_bench_parse() {
         let mut tree = Bench::augment_subcommands(clap::Command::new("bench"));
-        let names: Vec<String> = tree
-            .get_subcommands()
-            .map(|one| one.get_name().to_owned())
-            .collect();
+        let names: Vec<String> =
+            tree.get_subcommands().map(|one| one.get_name().to_owned()).collect();
         assert_eq!(names, ["journal", "turn", "tools", "serve"]);
         for name in names {
             let one = tree.find_subcommand_mut(&name).expect("a bench");

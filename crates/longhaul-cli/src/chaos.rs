@@ -3,32 +3,32 @@
 //!
 //! Never: touches the project's own store. Everything happens in a copy.
 
+mod auto_approver;
 mod built_in;
-mod consent;
-mod dice;
-mod judge;
-mod keeper;
+mod confirm;
+mod kill_loop;
+mod probe_log;
+mod rng;
 mod scorecard;
 mod scratch;
-mod storm;
-mod witness;
+mod verify;
 
 use clap::Args;
-use longhaul::assemble::House;
+use longhaul::assemble::ProjectRuntime;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::task::Task;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::chaos::judge::judge;
-use crate::chaos::judge::tally::Tally;
+use crate::chaos::kill_loop::{ChaosPlan, KillLog, KillLoop, read_journals};
 use crate::chaos::scorecard::Scorecard;
-use crate::chaos::scratch::Scratch;
-use crate::chaos::storm::{Log, Plan, Storm, journals};
+use crate::chaos::scratch::ScratchProject;
+use crate::chaos::verify::counts::ChaosCounts;
+use crate::chaos::verify::verify;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::{runtime, say};
+use crate::{output, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul chaos                                20 runs of 12 turns, 50 kills
@@ -70,94 +70,89 @@ pub(crate) struct Chaos {
 }
 
 /// What a storm left to be judged.
-struct Left {
-    log: Log,
-    tally: Tally,
-    took_ms: u64,
+struct ChaosResult {
+    log: KillLog,
+    counts: ChaosCounts,
+    duration_ms: u64,
 }
 
 impl Chaos {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let scratch = match &self.agent {
-            Some(agent) => Scratch::copy(agent)?,
-            None => Scratch::built_in()?,
+            Some(agent) => ScratchProject::copy(agent)?,
+            None => ScratchProject::built_in()?,
         };
         let plan = self.plan();
-        let left = self.storm(&scratch, &plan)?;
-        let Some(Left {
-            log,
-            tally,
-            took_ms,
-        }) = left
-        else {
+        let left = self.run_kill_loop(&scratch, &plan)?;
+        let Some(ChaosResult { log, counts: tally, duration_ms: took_ms }) = left else {
             return Ok(Exit::Interrupted);
         };
-        let folder = (self.keep || !tally.holds()).then(|| scratch.keep());
+        let folder = (self.keep || !tally.is_clean()).then(|| scratch.keep());
         let card = Scorecard {
             agent: &plan.task.agent,
             plan: &plan,
             log: &log,
-            tally: &tally,
-            took_ms,
+            counts: &tally,
+            duration_ms: took_ms,
             folder,
         };
         match self.json {
-            true => say::json(&card.as_json())?,
-            false => say::data(&card.as_text())?,
+            true => output::stdout_json(&card.as_json())?,
+            false => output::stdout_line(&card.as_text())?,
         }
-        Ok(match tally.holds() {
+        Ok(match tally.is_clean() {
             true => Exit::Done,
             false => Exit::RunFailed,
         })
     }
 
-    fn plan(&self) -> Plan {
-        let agent = self.agent.as_deref().unwrap_or(built_in::AGENT);
+    fn plan(&self) -> ChaosPlan {
+        let agent = self.agent.as_deref().unwrap_or(built_in::AGENT_NAME);
         let mut task = Task::new(agent, "");
-        task.input = input(&self.input.join(" "));
-        Plan {
+        task.input = parse_input(&self.input.join(" "));
+        ChaosPlan {
             task,
             runs: self.runs,
             kills: self.kills,
-            seed: self.seed.unwrap_or_else(|| SystemClock.nanos() % 1_000_000),
+            seed: self.seed.unwrap_or_else(|| SystemClock.monotonic_nanos() % 1_000_000),
             quiet: self.json,
         }
     }
 
     /// The storm itself; none: somebody has stopped it.
-    fn storm(&self, scratch: &Scratch, plan: &Plan) -> anyhow::Result<Option<Left>> {
+    fn run_kill_loop(
+        &self,
+        scratch: &ScratchProject,
+        plan: &ChaosPlan,
+    ) -> anyhow::Result<Option<ChaosResult>> {
         let house = scratch.open()?;
-        self.may_begin(&house, plan)?;
-        runtime::small()?.block_on(async {
-            let begun = SystemClock.nanos();
+        self.check_may_begin(&house, plan)?;
+        runtime::current_thread()?.block_on(async {
+            let begun = SystemClock.monotonic_nanos();
             let mut terminated = signal(SignalKind::terminate())?;
             let log = tokio::select! {
                 biased;
-                log = Storm::new(scratch, &house, plan).rage() => log?,
+                log = KillLoop::new(scratch, &house, plan).run() => log?,
                 // Dropping the storm kills and reaps its worker.
                 _ = tokio::signal::ctrl_c() => return Ok(None),
                 _ = terminated.recv() => return Ok(None),
             };
-            let took_ms = (SystemClock.nanos() - begun) / 1_000_000;
-            let journals = journals(&house, &log).await?;
-            let tally = judge(&journals, &lines(scratch)?);
-            Ok(Some(Left {
-                log,
-                tally,
-                took_ms,
-            }))
+            let took_ms = (SystemClock.monotonic_nanos() - begun) / 1_000_000;
+            let journals = read_journals(&house, &log).await?;
+            let tally = verify(&journals, &probe_records(scratch)?);
+            Ok(Some(ChaosResult { log, counts: tally, duration_ms: took_ms }))
         })
     }
 
-    fn may_begin(&self, house: &House, plan: &Plan) -> anyhow::Result<()> {
+    fn check_may_begin(&self, house: &ProjectRuntime, plan: &ChaosPlan) -> anyhow::Result<()> {
         let name = &plan.task.agent;
         let found = house.loaded.find(name).map_err(|error| {
             CliError::usage(error.to_string()).hint("all agents", "longhaul agents")
         })?;
-        consent::ask(house, &found.agent, self.yes)?;
+        confirm::confirm(house, &found.agent, self.yes)?;
         if !self.json {
             let (runs, kills, seed) = (plan.runs, plan.kills, plan.seed);
-            say::talk(&format!(
+            output::stderr_line(&format!(
                 "{name}: {runs} runs, {kills} kills, seed {seed}, in a folder of its own"
             ));
         }
@@ -165,18 +160,18 @@ impl Chaos {
     }
 }
 
-fn lines(scratch: &Scratch) -> anyhow::Result<Vec<witness::Line>> {
-    match scratch.witness() {
-        Some(file) => witness::read(&file),
+fn probe_records(scratch: &ScratchProject) -> anyhow::Result<Vec<probe_log::ProbeRecord>> {
+    match scratch.probe_file() {
+        Some(file) => probe_log::load(&file),
         None => Ok(Vec::new()),
     }
 }
 
 /// What was typed: a JSON value if it looks like one, else words.
-fn input(text: &str) -> RawJson {
+fn parse_input(text: &str) -> RawJson {
     let shaped = text.trim_start().starts_with(['{', '[']);
     match RawJson::parse(text.trim()) {
         Ok(json) if shaped => json,
-        Ok(_) | Err(_) => RawJson::of(&text),
+        Ok(_) | Err(_) => RawJson::from_serialize(&text),
     }
 }

@@ -14,13 +14,13 @@ use crate::{
     watch, why, worker,
 };
 
-const SERVER: &str = "A server is asked instead of this folder's store when it is named:
+const SERVER_HELP: &str = "A server is asked instead of this folder's store when it is named:
   LONGHAUL_URL=https://agents.example LONGHAUL_KEY=lh_... longhaul ls";
 
 /// A durable runtime for AI agents: a run is a journal of facts, and outlives
 /// its process.
 #[derive(Debug, Parser)]
-#[command(name = "longhaul", version, arg_required_else_help = true, after_help = SERVER)]
+#[command(name = "longhaul", version, arg_required_else_help = true, after_help = SERVER_HELP)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -119,7 +119,7 @@ impl Cli {
     pub(crate) fn run(self) -> ExitCode {
         // A server has a log of its own.
         if !matches!(self.command, Command::Dev(_) | Command::Serve(_)) {
-            log::warnings();
+            log::init_warnings();
         }
         let done = match SystemClock.is_before_1970() {
             true => Err(error::clock_before_1970().into()),
@@ -128,8 +128,8 @@ impl Cli {
         match done {
             Ok(exit) => exit.into(),
             Err(error) => {
-                log::failed(&error);
-                error::exit(&error).into()
+                log::report_error(&error);
+                error::exit_for_error(&error).into()
             }
         }
     }

@@ -2,34 +2,34 @@
 //! opened by this process or behind a server. Answers are views, which a server can send as well.
 
 pub(crate) mod connect;
-mod new_run;
+mod run_request;
 
 use longhaul_api::client::{self, Client};
 use longhaul_api::gate::{self, GateView};
 use longhaul_api::key::{KeyBody, KeyView};
-use longhaul_api::run::{BriefView, RunView};
+use longhaul_api::run::{RunBriefView, RunView};
 use longhaul_api::steer::SteerView;
 use longhaul_api::transcript::TranscriptView;
 use longhaul_api::why::WhyView;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{GateId, KeyName, RunId, Seq, SteerId};
-use longhaul_core::policy::budget::Raise;
+use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::gate::{Answer, GateStatus};
-use longhaul_core::port::store::{GatesAsk, RowsAsk};
+use longhaul_core::port::store::{GateFilter, RunFilter};
 use longhaul_core::time::{Clock as _, Timestamp};
 use longhaul_engine::clock::SystemClock;
-use longhaul_engine::handle::{KeyAsk, MadeKey, Verdict, Watching};
+use longhaul_engine::handle::{CreateKey, GateAnswerOutcome, IssuedKey, JournalStream};
 use longhaul_engine::secret::Secret;
 use longhaul_engine::view::gate_view;
 use longhaul_engine::{Longhaul, Task};
 
-use self::new_run::new_run;
+use self::run_request::to_request;
+use crate::caller_name::caller_name;
 use crate::error::ResultExt as _;
-use crate::me::me;
 
 /// Maximum number of open gates of one run that are read.
-const OPEN_MAX: usize = 100;
+const OPEN_GATES_MAX: usize = 100;
 
 /// The runs of a store. Errors name the run, gate, agent or key in the commands of their hints.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) enum RunClient {
 /// The events of a run as they happen.
 #[derive(Debug)]
 pub(crate) enum EventStream {
-    Local(Box<Watching>),
+    Local(Box<JournalStream>),
     Remote(client::events::EventStream),
 }
 
@@ -78,29 +78,29 @@ impl RunClient {
             Self::Local(longhaul) => longhaul.submit(task).await.map_err(Into::into),
             Self::Remote(client) => {
                 let key = task.idempotency_key.take();
-                let submitted = client.submit(&new_run(task), key).await;
+                let submitted = client.submit(&to_request(task), key).await;
                 submitted.map(|run| run.id).map_err(Into::into)
             }
         };
-        submitted.about("AGENT", agent)
+        submitted.fill_placeholder("AGENT", agent)
     }
 
     /// One run, whole.
     pub(crate) async fn show(&self, run: RunId) -> anyhow::Result<RunView> {
-        either!(RunClient::self, client => client.show(run)).about("RUN", run)
+        either!(RunClient::self, client => client.show(run)).fill_placeholder("RUN", run)
     }
 
     /// Why a run is in its status, and what helps.
     pub(crate) async fn why(&self, run: RunId) -> anyhow::Result<WhyView> {
         match self {
-            Self::Local(longhaul) => longhaul.why_view(run).await.about("RUN", run),
-            Self::Remote(client) => client.why(run).await.about("RUN", run),
+            Self::Local(longhaul) => longhaul.why_view(run).await.fill_placeholder("RUN", run),
+            Self::Remote(client) => client.why(run).await.fill_placeholder("RUN", run),
         }
     }
 
     /// The conversation of a run.
     pub(crate) async fn transcript(&self, run: RunId) -> anyhow::Result<TranscriptView> {
-        either!(RunClient::self, client => client.transcript(run)).about("RUN", run)
+        either!(RunClient::self, client => client.transcript(run)).fill_placeholder("RUN", run)
     }
 
     /// One page of a run's journal.
@@ -110,7 +110,8 @@ impl RunClient {
         after: Seq,
         limit: usize,
     ) -> anyhow::Result<Vec<Entry>> {
-        either!(RunClient::self, client => client.events(run, after, limit)).about("RUN", run)
+        either!(RunClient::self, client => client.events(run, after, limit))
+            .fill_placeholder("RUN", run)
     }
 
     /// Follows a run from after an event on.
@@ -124,28 +125,28 @@ impl RunClient {
     }
 
     /// Runs as lists show them, newest first.
-    pub(crate) async fn brief(&self, ask: RowsAsk) -> anyhow::Result<Vec<BriefView>> {
+    pub(crate) async fn list_runs(&self, ask: RunFilter) -> anyhow::Result<Vec<RunBriefView>> {
         Ok(match self {
-            Self::Local(longhaul) => longhaul.brief(ask).await?,
+            Self::Local(longhaul) => longhaul.list_brief(ask).await?,
             Self::Remote(client) => client.brief_runs(&ask).await?,
         })
     }
 
     /// The same runs, each of them whole.
-    pub(crate) async fn whole(&self, ask: RowsAsk) -> anyhow::Result<Vec<RunView>> {
+    pub(crate) async fn list_full_runs(&self, ask: RunFilter) -> anyhow::Result<Vec<RunView>> {
         let longhaul = match self {
             Self::Local(longhaul) => longhaul,
             Self::Remote(client) => return Ok(client.runs(&ask).await?),
         };
         let mut whole = Vec::new();
-        for run in longhaul.brief(ask).await? {
+        for run in longhaul.list_brief(ask).await? {
             whole.push(longhaul.show(run.id).await?);
         }
         Ok(whole)
     }
 
     /// Gates, newest first.
-    pub(crate) async fn gates(&self, ask: GatesAsk) -> anyhow::Result<Vec<GateView>> {
+    pub(crate) async fn list_gates(&self, ask: GateFilter) -> anyhow::Result<Vec<GateView>> {
         Ok(match self {
             Self::Local(longhaul) => longhaul.gates(ask).await?.iter().map(gate_view).collect(),
             Self::Remote(client) => client.gates(&ask).await?,
@@ -154,13 +155,13 @@ impl RunClient {
 
     /// The gates that a run waits at, newest first.
     pub(crate) async fn open_gates(&self, run: RunId) -> anyhow::Result<Vec<GateView>> {
-        let ask = GatesAsk {
+        let ask = GateFilter {
             run: Some(run),
             status: Some(GateStatus::Open),
-            limit: OPEN_MAX,
-            ..GatesAsk::default()
+            limit: OPEN_GATES_MAX,
+            ..GateFilter::default()
         };
-        self.gates(ask).await
+        self.list_gates(ask).await
     }
 
     /// One gate.
@@ -176,7 +177,7 @@ impl RunClient {
         &self,
         gate: &GateView,
         answer: Answer,
-    ) -> anyhow::Result<(Verdict, GateView)> {
+    ) -> anyhow::Result<(GateAnswerOutcome, GateView)> {
         let answered: anyhow::Result<_> = async {
             let client = match self {
                 Self::Local(longhaul) => {
@@ -186,14 +187,14 @@ impl RunClient {
                 Self::Remote(client) => client,
             };
             let answered = client.answer(gate.id, answer).await?;
-            let verdict = match answered.verdict {
-                gate::Verdict::Closed => Verdict::Closed(answered.seq),
-                gate::Verdict::Counted => Verdict::Counted(answered.seq),
+            let verdict = match answered.outcome {
+                gate::AnswerOutcome::Closed => GateAnswerOutcome::Closed(answered.seq),
+                gate::AnswerOutcome::Voted => GateAnswerOutcome::Voted(answered.seq),
             };
             Ok((verdict, answered.gate))
         }
         .await;
-        answered.about("RUN", gate.run).about("GATE", gate.id)
+        answered.fill_placeholder("RUN", gate.run).fill_placeholder("GATE", gate.id)
     }
 
     /// Sends a message to a run; its id is the receipt.
@@ -205,29 +206,30 @@ impl RunClient {
     ) -> anyhow::Result<SteerId> {
         match self {
             Self::Local(longhaul) => longhaul
-                .steer(run, text, delivery, &me())
+                .steer(run, text, delivery, &caller_name())
                 .await
-                .about("RUN", run),
+                .fill_placeholder("RUN", run),
             Self::Remote(client) => {
                 let sent = client.steer(run, text, delivery).await;
-                sent.map(|receipt| receipt.id).about("RUN", run)
+                sent.map(|receipt| receipt.id).fill_placeholder("RUN", run)
             }
         }
     }
 
     /// The messages that were sent to a run, and what became of each.
-    pub(crate) async fn steers(&self, run: RunId) -> anyhow::Result<Vec<SteerView>> {
-        either!(RunClient::self, client => client.steers(run)).about("RUN", run)
+    pub(crate) async fn list_steers(&self, run: RunId) -> anyhow::Result<Vec<SteerView>> {
+        either!(RunClient::self, client => client.steers(run)).fill_placeholder("RUN", run)
     }
 
     /// Cancels a run; how it is then.
     pub(crate) async fn cancel(&self, run: RunId, reason: &str) -> anyhow::Result<RunView> {
         match self {
-            Self::Local(longhaul) => longhaul
-                .cancel(run, &me(), reason)
-                .await
-                .about("RUN", run)?,
-            Self::Remote(client) => return client.cancel(run, reason).await.about("RUN", run),
+            Self::Local(longhaul) => {
+                longhaul.cancel(run, &caller_name(), reason).await.fill_placeholder("RUN", run)?
+            }
+            Self::Remote(client) => {
+                return client.cancel(run, reason).await.fill_placeholder("RUN", run);
+            }
         };
         self.show(run).await
     }
@@ -235,63 +237,70 @@ impl RunClient {
     /// Pauses a run; how it is then.
     pub(crate) async fn pause(&self, run: RunId) -> anyhow::Result<RunView> {
         match self {
-            Self::Local(longhaul) => longhaul.pause(run, &me()).await.about("RUN", run)?,
-            Self::Remote(client) => return client.pause(run).await.about("RUN", run),
+            Self::Local(longhaul) => {
+                longhaul.pause(run, &caller_name()).await.fill_placeholder("RUN", run)?
+            }
+            Self::Remote(client) => return client.pause(run).await.fill_placeholder("RUN", run),
         };
         self.show(run).await
     }
 
     /// Resumes a run, maybe with a larger budget; how it is then.
-    pub(crate) async fn resume(&self, run: RunId, raise: Option<Raise>) -> anyhow::Result<RunView> {
+    pub(crate) async fn resume(
+        &self,
+        run: RunId,
+        raise: Option<BudgetRaise>,
+    ) -> anyhow::Result<RunView> {
         match self {
-            Self::Local(longhaul) => longhaul.resume(run, raise, &me()).await.about("RUN", run)?,
-            Self::Remote(client) => return client.resume(run, raise).await.about("RUN", run),
+            Self::Local(longhaul) => {
+                longhaul.resume(run, raise, &caller_name()).await.fill_placeholder("RUN", run)?
+            }
+            Self::Remote(client) => {
+                return client.resume(run, raise).await.fill_placeholder("RUN", run);
+            }
         };
         self.show(run).await
     }
 
     /// Makes a key; its secret is in the answer and nowhere else.
-    pub(crate) async fn make_key(&self, ask: KeyAsk) -> anyhow::Result<MadeKey> {
+    pub(crate) async fn create_key(&self, ask: CreateKey) -> anyhow::Result<IssuedKey> {
         let name = ask.name.to_string();
         match self {
-            Self::Local(longhaul) => longhaul.make_key(ask).await.about("NAME", name),
+            Self::Local(longhaul) => longhaul.create_key(ask).await.fill_placeholder("NAME", name),
             Self::Remote(client) => {
                 let body = KeyBody {
                     name: name.clone(),
                     role: ask.role,
-                    expires_in_ms: ask.span.map(|span| span.0),
+                    expires_in_ms: ask.ttl.map(|span| span.0),
                 };
-                let created = client.create_key(&body).await.about("NAME", name)?;
-                let secret = Secret::shown(created.secret);
-                Ok(MadeKey {
-                    secret,
-                    key: created.key,
-                })
+                let created = client.create_key(&body).await.fill_placeholder("NAME", name)?;
+                let secret = Secret::from_text(created.secret);
+                Ok(IssuedKey { secret, key: created.key })
             }
         }
     }
 
     /// All keys, the oldest first.
-    pub(crate) async fn keys(&self) -> anyhow::Result<Vec<KeyView>> {
+    pub(crate) async fn list_keys(&self) -> anyhow::Result<Vec<KeyView>> {
         either!(RunClient::self, client => client.keys())
     }
 
     /// Revokes a key and everything that it gave out.
     pub(crate) async fn revoke_key(&self, name: &KeyName) -> anyhow::Result<KeyView> {
-        either!(RunClient::self, client => client.revoke_key(name)).about("NAME", name)
+        either!(RunClient::self, client => client.revoke_key(name)).fill_placeholder("NAME", name)
     }
 
     /// The time at the store. A server does not tell it: there ages may be off by the difference
     /// of the clocks.
-    pub(crate) async fn now(&self) -> anyhow::Result<Timestamp> {
+    pub(crate) async fn store_time(&self) -> anyhow::Result<Timestamp> {
         match self {
-            Self::Local(longhaul) => Ok(longhaul.now().await?),
+            Self::Local(longhaul) => Ok(longhaul.store_time().await?),
             Self::Remote(_) => Ok(SystemClock.now()),
         }
     }
 
     /// Whether a worker drives the runs.
-    pub(crate) async fn is_driven(&self) -> anyhow::Result<bool> {
-        either!(RunClient::self, client => client.is_driven())
+    pub(crate) async fn has_driver(&self) -> anyhow::Result<bool> {
+        either!(RunClient::self, client => client.has_driver())
     }
 }

@@ -4,11 +4,11 @@
 
 use clap::{Args, Subcommand};
 use longhaul::config::secrets;
-use longhaul::config::settings::{Config as Settled, StoreUrl};
+use longhaul::config::settings::{Config as LoadedConfig, StoreUrl};
 use longhaul::config::value::Value;
 use serde_json::{Map, json};
 
-use crate::{here, plain, say};
+use crate::{environment, output, sanitize};
 
 const SHOW_EXAMPLES: &str = "Examples:
   longhaul config show             every setting that holds
@@ -61,33 +61,26 @@ impl Config {
 
 impl Show {
     fn run(&self) -> anyhow::Result<()> {
-        let config = here::config(&here::surroundings()?)?;
+        let config = environment::load_config(&environment::process_env()?)?;
         for note in secrets::notes(&config) {
-            say::talk(&format!("note: {note}"));
+            output::stderr_line(&format!("note: {note}"));
         }
-        let lines = lines(&config);
+        let lines = setting_rows(&config);
         if self.json {
             let pairs = lines.into_iter().map(|(path, value, origin)| {
-                let value = if self.origin {
-                    json!({ "value": value, "origin": origin })
-                } else {
-                    value
-                };
+                let value =
+                    if self.origin { json!({ "value": value, "origin": origin }) } else { value };
                 (path, value)
             });
-            return say::json(&json!(pairs.collect::<Map<_, _>>()));
+            return output::stdout_json(&json!(pairs.collect::<Map<_, _>>()));
         }
         let said =
             |(path, value, _): &(String, serde_json::Value, String)| format!("{path} = {value}");
-        let width = lines
-            .iter()
-            .map(|line| said(line).chars().count())
-            .max()
-            .unwrap_or(0);
+        let width = lines.iter().map(|line| said(line).chars().count()).max().unwrap_or(0);
         for line in &lines {
             let text = said(line);
             // The project's file names them as well as it sets them.
-            say::data(&plain::line(&if self.origin {
+            output::stdout_line(&sanitize::line(&if self.origin {
                 format!("{text:width$}  # {}", line.2)
             } else {
                 text
@@ -98,25 +91,25 @@ impl Show {
 }
 
 /// Path, value and origin of every setting, the store's address among them.
-fn lines(config: &Settled) -> Vec<(String, serde_json::Value, String)> {
+fn setting_rows(config: &LoadedConfig) -> Vec<(String, serde_json::Value, String)> {
     let mut lines: Vec<_> = config
         .settings
         .iter()
         .map(|(path, setting)| {
             let origin = setting.origin.to_string();
-            (path.clone(), setting.value.shown(), origin)
+            (path.clone(), setting.value.redacted_json(), origin)
         })
         .collect();
     if !config.settings.contains_key("store.url") {
-        let value = Value::Text(store(config)).shown();
+        let value = Value::Text(store_url(config)).redacted_json();
         lines.push(("store.url".to_owned(), value, "default".to_owned()));
         lines.sort_by(|a, b| a.0.cmp(&b.0));
     }
     lines
 }
 
-fn store(config: &Settled) -> String {
-    match config.store() {
+fn store_url(config: &LoadedConfig) -> String {
+    match config.store_url() {
         StoreUrl::Sqlite(path) => {
             let path = path.path();
             let path = path.strip_prefix(&config.root).unwrap_or(&path);
@@ -128,31 +121,27 @@ fn store(config: &Settled) -> String {
 
 impl Path {
     fn run(&self) -> anyhow::Result<()> {
-        let here = here::surroundings()?;
+        let here = environment::process_env()?;
         // A broken file must not hide where it lies.
-        let root = here.project().unwrap_or(&here.cwd).to_path_buf();
-        let file = root.join(longhaul::config::surroundings::FILE_NAME);
+        let root = here.project_root().unwrap_or(&here.cwd).to_path_buf();
+        let file = root.join(longhaul::config::process_env::CONFIG_FILE_NAME);
         let user = here.user_file();
-        let data = here::config(&here).map(|config| config.data());
+        let data = environment::load_config(&here).map(|config| config.data_folder());
         let there = |path: &std::path::Path| path.is_file();
         if self.json {
-            say::json(&json!({
+            output::stdout_json(&json!({
                 "root": root,
-                "in_project": here.project().is_some(),
-                "project_file": { "path": file, "there": there(&file) },
-                "user_file": user.as_ref().map(|path| json!({ "path": path, "there": there(path) })),
+                "in_project": here.project_root().is_some(),
+                "project_file": { "path": file, "exists": there(&file) },
+                "user_file": user.as_ref().map(|path| json!({ "path": path, "exists": there(path) })),
                 "data": data.as_ref().ok(),
             }))?;
             return data.map(|_| ());
         }
         let missing = |path: &std::path::Path| if there(path) { "" } else { "  (not there)" };
-        let no_project = if here.project().is_some() {
-            ""
-        } else {
-            "  (no project)"
-        };
+        let no_project = if here.project_root().is_some() { "" } else { "  (no project)" };
         let line = |name: &str, path: &std::path::Path, more: &str| {
-            say::data(&plain::line(&format!("{name:14}{}{more}", path.display())))
+            output::stdout_line(&sanitize::line(&format!("{name:14}{}{more}", path.display())))
         };
         line("root", &root, no_project)?;
         line("project file", &file, missing(&file))?;

@@ -11,19 +11,19 @@ use longhaul_core::id::Seq;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CrashCounts {
     /// Model replies and tool results that were recorded up to the crash.
-    pub(crate) replies: usize,
-    pub(crate) results: usize,
+    pub(crate) recorded_replies: usize,
+    pub(crate) recorded_results: usize,
     /// Recorded replies and results that were begun again.
     pub(crate) repeated: usize,
     /// Model calls that were under way and are asked again.
-    pub(crate) asked_again: usize,
+    pub(crate) retried_model_calls: usize,
     /// Tool calls that were under way and are in doubt.
     pub(crate) in_doubt: usize,
 }
 
 impl CrashCounts {
     /// Counts a journal with a crash after this event.
-    pub(crate) fn new(journal: &[Entry], crash: Seq) -> Self {
+    pub(crate) fn from_journal(journal: &[Entry], crash: Seq) -> Self {
         let mut counts = Self::default();
         let (mut turns, mut calls) = (BTreeSet::new(), BTreeSet::new());
         for entry in journal {
@@ -31,11 +31,11 @@ impl CrashCounts {
             #[expect(clippy::wildcard_enum_match_arm, reason = "only these bear on a crash")]
             match &entry.event {
                 Event::TurnCompleted(done) => {
-                    counts.replies += before;
+                    counts.recorded_replies += before;
                     turns.insert(done.turn);
                 }
                 Event::ToolCompleted(ended) | Event::ToolFailed(ended) => {
-                    counts.results += before;
+                    counts.recorded_results += before;
                     calls.insert(ended.call);
                 }
                 Event::TurnStarted(started) => {
@@ -45,7 +45,7 @@ impl CrashCounts {
                     counts.repeated += usize::from(calls.contains(&started.call));
                 }
                 Event::TurnFailed(failed) if failed.failure.class == FailureClass::Lost => {
-                    counts.asked_again += 1;
+                    counts.retried_model_calls += 1;
                 }
                 Event::ToolInDoubt(_) => counts.in_doubt += 1,
                 _ => {}

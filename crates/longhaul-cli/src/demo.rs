@@ -4,19 +4,19 @@
 //! said about the recovery is counted in the journal.
 
 mod project;
-mod stage;
+mod session;
 
 use clap::Args;
 use longhaul::assemble::open;
 use longhaul_engine::Task;
-use longhaul_store::Role;
+use longhaul_store::OpenMode;
 
-use crate::demo::project::Project;
-use crate::demo::stage::Stage;
+use crate::caller_name::caller_name;
+use crate::demo::project::DemoProject;
+use crate::demo::session::DemoSession;
 use crate::exit::Exit;
-use crate::me::me;
-use crate::open::opening;
-use crate::{here, runtime, say};
+use crate::store_access::open_options;
+use crate::{environment, output, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul demo                    in ./longhaul-demo, or in .longhaul/demo of a project
@@ -33,37 +33,37 @@ pub(crate) struct Demo {}
 impl Demo {
     #[expect(clippy::unused_self, reason = "every command is run the same way")]
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let project = Project::make(&here::surroundings()?)?;
-        let config = here::config(&project.surroundings())?;
-        let house = open(config, opening(Role::Outsider))?;
-        banner(&project)?;
-        runtime::driving()?.block_on(async {
+        let project = DemoProject::create_or_open(&environment::process_env()?)?;
+        let config = environment::load_config(&project.process_env())?;
+        let house = open(config, open_options(OpenMode::Outsider))?;
+        print_banner(&project)?;
+        runtime::multi_thread()?.block_on(async {
             let task = Task {
-                submitter: Some(me()),
-                model: Some(project::MODEL.to_owned()),
-                ..Task::new(project::AGENT, "Tidy my inbox of notes")
+                submitter: Some(caller_name()),
+                model: Some(project::MODEL_NAME.to_owned()),
+                ..Task::new(project::AGENT_NAME, "Tidy my inbox of notes")
             };
             let run = house.longhaul.submit(task).await?;
-            say::data(&format!("  {run}  {}\n", project::AGENT))?;
-            let mut stage = Stage::set(&house, &project, run)?;
+            output::stdout_line(&format!("  {run}  {}\n", project::AGENT_NAME))?;
+            let mut stage = DemoSession::start(&house, &project, run)?;
             let shown = tokio::select! {
                 biased;
-                shown = stage.show() => shown,
+                shown = stage.run_to_end() => shown,
                 _ = tokio::signal::ctrl_c() => {
-                    say::talk(&format!("stopped. The run is saved: cd {} && longhaul watch {run}", project.said()));
+                    output::stderr_line(&format!("stopped. The run is saved: cd {} && longhaul watch {run}", project.display_path()));
                     return Ok(Exit::Interrupted);
                 }
             }?;
-            farewell(&project, &run.to_string())?;
+            print_next_steps(&project, &run.to_string())?;
             Ok(shown)
         })
     }
 }
 
-fn banner(project: &Project) -> anyhow::Result<()> {
-    let file = format!("{}/.longhaul/longhaul.db", project.said());
-    let notes = format!("{}/.longhaul/vault", project.said());
-    say::data(&format!(
+fn print_banner(project: &DemoProject) -> anyhow::Result<()> {
+    let file = format!("{}/.longhaul/longhaul.db", project.display_path());
+    let notes = format!("{}/.longhaul/vault", project.display_path());
+    output::stdout_line(&format!(
         "
   Longhaul {}
 
@@ -78,9 +78,9 @@ fn banner(project: &Project) -> anyhow::Result<()> {
     ))
 }
 
-fn farewell(project: &Project, run: &str) -> anyhow::Result<()> {
-    let folder = project.said();
-    say::data(&format!(
+fn print_next_steps(project: &DemoProject, run: &str) -> anyhow::Result<()> {
+    let folder = project.display_path();
+    output::stdout_line(&format!(
         "
   You have seen: a durable run, an approval, a crash, a recovery.
   Next   cd {folder}

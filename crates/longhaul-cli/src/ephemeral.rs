@@ -7,27 +7,27 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use longhaul::assemble::House;
-use longhaul_api::history::{HISTORY_BYTES_MAX, history};
+use longhaul::assemble::ProjectRuntime;
+use longhaul_api::history::{HISTORY_BYTES_MAX, parse_history};
 use longhaul_core::message::Message;
 use longhaul_engine::Task;
 
+use crate::environment;
 use crate::error::CliError;
-use crate::here;
-use crate::open::drive_forgetting;
+use crate::record_replay::CassetteArgs;
+use crate::store_access::drive_in_memory;
 use crate::submit::prepare;
-use crate::tape::TapeArgs;
 use crate::task_args::TaskArgs;
 
 /// Stands for stdin where a file is named.
 const STDIN: &str = "-";
 
 /// What is said of a run that was left.
-pub(crate) const GONE: &str =
+pub(crate) const STOPPED_MESSAGE: &str =
     "stopped: an ephemeral run ends with its command, and nothing of it is kept";
 
 /// What is said of one that waits for somebody who can't come.
-pub(crate) fn cant_wait(sentence: &str) -> String {
+pub(crate) fn cannot_wait_message(sentence: &str) -> String {
     format!(
         "{sentence} An ephemeral run can't wait, since nothing of it is kept: run it on a \
          terminal, or without --ephemeral"
@@ -46,7 +46,7 @@ pub(crate) struct EphemeralArgs {
 }
 
 impl EphemeralArgs {
-    pub(crate) const fn is_wanted(&self) -> bool {
+    pub(crate) const fn is_enabled(&self) -> bool {
         self.ephemeral
     }
 
@@ -54,18 +54,18 @@ impl EphemeralArgs {
     pub(crate) fn open(
         &self,
         args: &TaskArgs,
-        tape: &TapeArgs,
+        tape: &CassetteArgs,
         silent: bool,
-    ) -> anyhow::Result<(House, Task)> {
-        let before = self.before(args.reads_stdin())?;
-        let here = here::with_env_file(here::surroundings()?)?;
+    ) -> anyhow::Result<(ProjectRuntime, Task)> {
+        let before = self.read_history(args.reads_stdin())?;
+        let here = environment::with_dotenv(environment::process_env()?)?;
         let mut asked = args.clone();
-        if let Some(model) = tape.model(&here)? {
-            asked.ask(model);
+        if let Some(model) = tape.replay_model(&here)? {
+            asked.set_model(model);
         }
-        let mut task = prepare(&asked, None, &here)?.tell(silent);
+        let mut task = prepare(&asked, None, &here)?.into_task(silent);
         task.history = before;
-        let house = drive_forgetting(&here)?;
+        let house = drive_in_memory(&here)?;
         if let Ok(agent) = house.longhaul.agent(args.agent()) {
             // Who could follow up?
             let mut agent = (*agent).clone();
@@ -76,7 +76,7 @@ impl EphemeralArgs {
     }
 
     /// What was said before; stdin may be taken.
-    fn before(&self, is_taken: bool) -> anyhow::Result<Vec<Message>> {
+    fn read_history(&self, is_taken: bool) -> anyhow::Result<Vec<Message>> {
         let Some(file) = &self.history else {
             return Ok(Vec::new());
         };
@@ -85,13 +85,13 @@ impl EphemeralArgs {
             let why = "stdin is the input already: put one of them into a file";
             return Err(wrong(why.to_owned()).into());
         }
-        let bytes = read(file).map_err(|error| wrong(format!("can't be read: {error}")))?;
-        Ok(history(&bytes).map_err(|bad| wrong(bad.to_string()))?)
+        let bytes = read_bounded(file).map_err(|error| wrong(format!("can't be read: {error}")))?;
+        Ok(parse_history(&bytes).map_err(|bad| wrong(bad.to_string()))?)
     }
 }
 
 /// A file, and a little more than is allowed of one that is too long.
-fn read(file: &Path) -> std::io::Result<Vec<u8>> {
+fn read_bounded(file: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = HISTORY_BYTES_MAX as u64 + 1;
     if file == Path::new(STDIN) {

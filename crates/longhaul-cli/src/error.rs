@@ -26,16 +26,12 @@ pub(crate) struct CliError {
 impl CliError {
     /// A mistake of whoever typed.
     pub(crate) fn usage(text: impl Into<String>) -> Self {
-        Self {
-            text: text.into(),
-            hints: Vec::new(),
-            exit: Exit::Usage,
-        }
+        Self { text: text.into(), hints: Vec::new(), exit: Exit::Usage }
     }
 
     /// The same with another exit code.
     #[must_use]
-    pub(crate) fn exit(self, exit: Exit) -> Self {
+    pub(crate) fn with_exit(self, exit: Exit) -> Self {
         Self { exit, ..self }
     }
 
@@ -53,7 +49,7 @@ impl CliError {
     }
 
     /// The same with a placeholder such as `RUN` in its commands filled in.
-    fn about(mut self, placeholder: &str, id: &str) -> Self {
+    fn fill_placeholder(mut self, placeholder: &str, id: &str) -> Self {
         for (_, command) in &mut self.hints {
             *command = command.replace(placeholder, id);
         }
@@ -66,36 +62,32 @@ impl CliError {
             return Some(error.clone());
         }
         if let Some(error) = error.downcast_ref::<StoreError>() {
-            return Some(store(error));
+            return Some(from_store_error(error));
         }
         if let Some(problem) = error.downcast_ref::<Problem>() {
-            return Some(refused(problem));
+            return Some(from_problem(problem));
         }
         if let Some(error) = error.downcast_ref::<AssembleError>() {
             let setting = ("see what is set", "longhaul config show --origin");
             return Some(match error {
-                AssembleError::Store(error) => store(error),
+                AssembleError::Store(error) => from_store_error(error),
                 AssembleError::Tool(_)
-                | AssembleError::BuiltIn(_)
-                | AssembleError::Name(_)
+                | AssembleError::BuiltInTool(_)
+                | AssembleError::InvalidId(_)
                 | AssembleError::Setting(_)
-                | AssembleError::NotYet(_)
+                | AssembleError::Unsupported(_)
                 | AssembleError::Agent { .. } => Self::usage(error.to_string()).hints(&[setting]),
             });
         }
         let error = error.downcast_ref::<EngineError>()?;
         let problem = Problem::new(error.code(), error.to_string());
-        #[expect(
-            clippy::wildcard_enum_match_arm,
-            reason = "most are known by their code"
-        )]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "most are known by their code")]
         Some(match error {
-            EngineError::Store(error) => store(error),
-            EngineError::NoAgent { like, .. } => refused(&Problem {
-                like: like.clone(),
-                ..problem
-            }),
-            _ => refused(&problem),
+            EngineError::Store(error) => from_store_error(error),
+            EngineError::AgentNotFound { suggestion: like, .. } => {
+                from_problem(&Problem { suggestion: like.clone(), ..problem })
+            }
+            _ => from_problem(&problem),
         })
     }
 }
@@ -115,7 +107,7 @@ impl fmt::Display for CliError {
 impl StdError for CliError {}
 
 /// What went wrong and why, one cause after the other.
-pub(crate) fn text(error: &anyhow::Error) -> String {
+pub(crate) fn full_message(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
         let known = CliError::explain(cause);
@@ -129,7 +121,7 @@ pub(crate) fn text(error: &anyhow::Error) -> String {
 }
 
 /// The exit code of a command that failed.
-pub(crate) fn exit(error: &anyhow::Error) -> Exit {
+pub(crate) fn exit_for_error(error: &anyhow::Error) -> Exit {
     let known = error.chain().find_map(CliError::explain);
     known.map_or(Exit::Usage, |known| known.exit)
 }
@@ -137,15 +129,15 @@ pub(crate) fn exit(error: &anyhow::Error) -> Exit {
 /// Says what an error is about.
 pub(crate) trait ResultExt<T> {
     /// Fills a placeholder such as `RUN` in the commands of an error's hints.
-    fn about(self, placeholder: &str, id: impl fmt::Display) -> anyhow::Result<T>;
+    fn fill_placeholder(self, placeholder: &str, id: impl fmt::Display) -> anyhow::Result<T>;
 }
 
 impl<T, E: Into<anyhow::Error>> ResultExt<T> for Result<T, E> {
-    fn about(self, placeholder: &str, id: impl fmt::Display) -> anyhow::Result<T> {
+    fn fill_placeholder(self, placeholder: &str, id: impl fmt::Display) -> anyhow::Result<T> {
         self.map_err(|error| {
             let error = error.into();
             match error.chain().find_map(CliError::explain) {
-                Some(known) => known.about(placeholder, &id.to_string()).into(),
+                Some(known) => known.fill_placeholder(placeholder, &id.to_string()).into(),
                 None => error,
             }
         })
@@ -153,7 +145,7 @@ impl<T, E: Into<anyhow::Error>> ResultExt<T> for Result<T, E> {
 }
 
 /// What a failure of the store means to a person.
-pub(crate) fn store(error: &StoreError) -> CliError {
+pub(crate) fn from_store_error(error: &StoreError) -> CliError {
     let build = ("see which build this is", "longhaul version");
     let setting = ("see where it is set", "longhaul config show --origin");
     let elsewhere = "or keep runs elsewhere";
@@ -161,7 +153,7 @@ pub(crate) fn store(error: &StoreError) -> CliError {
     let causes = anyhow::Chain::new(error).map(ToString::to_string);
     let failure = CliError::usage(causes.collect::<Vec<_>>().join(": "));
     match error {
-        StoreError::Full { .. } => failure.hint(
+        StoreError::DiskFull { .. } => failure.hint(
             "make room on that disk, or keep runs elsewhere",
             "LONGHAUL_STORE=sqlite:/other/disk/longhaul.db longhaul ...",
         ),
@@ -171,18 +163,15 @@ pub(crate) fn store(error: &StoreError) -> CliError {
         StoreError::Corrupt { at, .. } => failure
             .hint("it was not touched; look what it is", format!("file {at}"))
             .hints(&[other]),
-        StoreError::Driven { .. } => failure.exit(Exit::Busy).hints(&[
-            (
-                "hand it work while it drives",
-                "longhaul submit AGENT INPUT",
-            ),
+        StoreError::AlreadyDriven { .. } => failure.with_exit(Exit::Busy).hints(&[
+            ("hand it work while it drives", "longhaul submit AGENT INPUT"),
             ("see what it does", "longhaul ls"),
         ]),
-        StoreError::Busy { .. } => failure.exit(Exit::Busy),
-        StoreError::Url { .. } => failure.hints(&[setting]),
-        StoreError::Newer { .. } | StoreError::Event { .. } => failure.hints(&[build]),
+        StoreError::Busy { .. } => failure.with_exit(Exit::Busy),
+        StoreError::InvalidUrl { .. } => failure.hints(&[setting]),
+        StoreError::NewerSchema { .. } | StoreError::InvalidEvent { .. } => failure.hints(&[build]),
         StoreError::Closed { .. } | StoreError::Database { .. } => failure.hints(&[setting, other]),
-        StoreError::Outsider { .. } => failure,
+        StoreError::NotDriver { .. } => failure,
     }
 }
 
@@ -194,22 +183,22 @@ pub(crate) fn clock_before_1970() -> CliError {
 }
 
 /// Why the machine's own key can't be used.
-pub(crate) fn local_key(error: &PrivateFileError, at: &Path) -> CliError {
+pub(crate) fn from_local_key_error(error: &PrivateFileError, at: &Path) -> CliError {
     let command = format!("rm {}", at.display());
     CliError::usage(error.to_string()).hint("make a new one with the next server", command)
 }
 
 /// What a refusal means to a person.
-fn refused(problem: &Problem) -> CliError {
+fn from_problem(problem: &Problem) -> CliError {
     let code = problem.code.as_str();
-    let failure = CliError::usage(&problem.detail).exit(exit_of(code));
-    let failure = match &problem.like {
+    let failure = CliError::usage(&problem.detail).with_exit(exit_for_code(code));
+    let failure = match &problem.suggestion {
         Some(like) if code == "no_agent" => {
             failure.hint("did you mean", format!("longhaul run {like} ..."))
         }
         Some(_) | None => failure,
     };
-    match hints_of(code) {
+    match hints_for_code(code) {
         Some(hints) => failure.hints(hints),
         None if problem.hint.is_empty() => failure,
         None => failure.hint(&problem.hint, ""),
@@ -217,7 +206,7 @@ fn refused(problem: &Problem) -> CliError {
 }
 
 /// The hints for a refusal's code; none: nothing is known of it here.
-fn hints_of(code: &str) -> Option<&'static [(&'static str, &'static str)]> {
+fn hints_for_code(code: &str) -> Option<&'static [(&'static str, &'static str)]> {
     const SHOW_KEY: (&str, &str) = ("and show it", "LONGHAUL_KEY=lh_... longhaul ...");
     const NEW_KEY: &str = "make a key where the server runs";
     const NEW_ROLE: &str = "make a key that may, where the server runs";
@@ -235,38 +224,26 @@ fn hints_of(code: &str) -> Option<&'static [(&'static str, &'static str)]> {
         ],
         "idempotency_key_reused" => &[("take another key", "--idempotency-key OTHER")],
         "run_ended" => &[("see how", "longhaul show RUN")],
-        "already_answered" | "gate_expired" | "voted_before" => {
+        "already_answered" | "gate_expired" | "already_voted" => {
             &[("see who and when", "longhaul gates show GATE")]
         }
         "digest_missing" | "digest_changed" => &[("look again", "longhaul gates show GATE")],
-        "wrong_decision" => &[("see what it asks", "longhaul gates show GATE")],
+        "invalid_decision" => &[("see what it asks", "longhaul gates show GATE")],
         "scope_not_offered" => &[("approve it once", "longhaul approve GATE")],
-        "already" | "stopping" => &[("see how it stands", "longhaul why RUN")],
+        "already_in_state" | "stopping" => &[("see how it stands", "longhaul why RUN")],
         "steers_full" => &[("see them", "longhaul steer RUN --status")],
-        "unauthorized" => &[
-            (NEW_KEY, "longhaul keys new NAME --role operator"),
-            SHOW_KEY,
-        ],
-        "forbidden" => &[
-            (NEW_ROLE, "longhaul keys new NAME --role approver"),
-            SHOW_KEY,
-        ],
+        "unauthorized" => &[(NEW_KEY, "longhaul keys new NAME --role operator"), SHOW_KEY],
+        "forbidden" => &[(NEW_ROLE, "longhaul keys new NAME --role approver"), SHOW_KEY],
         "unreachable" => &[
             ("start it where the store is", "longhaul serve"),
-            (
-                "or ask the store of this folder",
-                "LONGHAUL_URL= longhaul ...",
-            ),
+            ("or ask the store of this folder", "LONGHAUL_URL= longhaul ..."),
         ],
-        "lost" => &[("look before it is said again", "longhaul ls")],
-        "strange" => &[("see what answers there", "curl -i $LONGHAUL_URL/version")],
-        "wrong_host" => &[(
-            "name it in the server's longhaul.toml",
-            "[server] hosts = [\"HOST\"]",
-        )],
+        "response_lost" => &[("look before it is said again", "longhaul ls")],
+        "unexpected_response" => &[("see what answers there", "curl -i $LONGHAUL_URL/version")],
+        "wrong_host" => &[("name it in the server's longhaul.toml", "[server] hosts = [\"HOST\"]")],
         // The sentence says it all; a server's hint is for whoever writes requests.
-        "own_run"
-        | "crowded"
+        "self_approval"
+        | "contention"
         | "lane_full"
         | "busy"
         | "draining"
@@ -275,24 +252,24 @@ fn hints_of(code: &str) -> Option<&'static [(&'static str, &'static str)]> {
         | "idempotency_running"
         | "too_long"
         | "empty"
-        | "bad_task"
+        | "invalid_task"
         | "bad_script"
         | "steer_settled"
         | "no_steer"
-        | "out_of_place"
-        | "no_such_call" => &[],
+        | "invalid_state"
+        | "call_not_running" => &[],
         _ => return None,
     })
 }
 
 /// The exit code of a refusal.
-fn exit_of(code: &str) -> Exit {
+fn exit_for_code(code: &str) -> Exit {
     match code {
-        "own_run" | "unauthorized" | "forbidden" | "wrong_host" => Exit::NotAllowed,
+        "self_approval" | "unauthorized" | "forbidden" | "wrong_host" => Exit::NotAllowed,
         "steers_full"
         | "unreachable"
-        | "lost"
-        | "crowded"
+        | "response_lost"
+        | "contention"
         | "lane_full"
         | "busy"
         | "draining"
@@ -310,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_means_the_same_whoever_refused() {
+    fn a_problem_maps_to_the_same_error_from_engine_and_server() {
         for (code, exit, hint) in [
             ("no_run", Exit::Usage, "longhaul ls --all"),
             ("no_gate", Exit::Usage, "longhaul gates"),
@@ -318,7 +295,7 @@ mod tests {
             ("run_ended", Exit::Usage, "longhaul show run_"),
             ("already_answered", Exit::Usage, "longhaul gates show"),
             ("digest_changed", Exit::Usage, "longhaul gates show"),
-            ("own_run", Exit::NotAllowed, ""),
+            ("self_approval", Exit::NotAllowed, ""),
             ("steers_full", Exit::Busy, "longhaul steer run_"),
             ("lane_full", Exit::Busy, ""),
             ("rate_limited", Exit::Busy, ""),
@@ -326,21 +303,21 @@ mod tests {
             ("unauthorized", Exit::NotAllowed, "longhaul keys new NAME"),
             ("forbidden", Exit::NotAllowed, "LONGHAUL_KEY=lh_..."),
             ("unreachable", Exit::Busy, "LONGHAUL_URL= longhaul"),
-            ("lost", Exit::Busy, "longhaul ls"),
-            ("strange", Exit::Usage, "/version"),
+            ("response_lost", Exit::Busy, "longhaul ls"),
+            ("unexpected_response", Exit::Usage, "/version"),
             ("no_key", Exit::Usage, "longhaul keys ls"),
             ("key_taken", Exit::Usage, "longhaul keys revoke NAME"),
             ("invalid", Exit::Usage, "write it better"),
         ] {
             let body = serde_json::json!({
                 "type": "about:blank", "title": "No", "status": 400, "detail": "it is wrong",
-                "code": code, "hint": "write it better", "like": "writer", "request_id": "r",
+                "code": code, "hint": "write it better", "suggestion": "writer", "request_id": "r",
             });
             let problem: Problem = serde_json::from_value(body).unwrap();
             let refused: Result<(), _> = Err(problem);
-            let error = refused.about("RUN", RunId::from_bits(7)).unwrap_err();
-            assert_eq!(super::exit(&error), exit, "{code}");
-            let said = text(&error);
+            let error = refused.fill_placeholder("RUN", RunId::from_bits(7)).unwrap_err();
+            assert_eq!(super::exit_for_error(&error), exit, "{code}");
+            let said = full_message(&error);
             assert!(said.starts_with("it is wrong"), "{code}: {said}");
             assert!(said.contains(hint), "{code}: {said}");
             assert!(said.lines().all(|line| line.trim_end() == line), "{said:?}");
@@ -348,16 +325,16 @@ mod tests {
     }
 
     #[test]
-    fn what_the_engine_refuses_reads_as_what_a_server_refuses() {
+    fn engine_and_server_errors_print_the_same() {
         let like = Some("writer".to_owned());
         let name = "writr".to_owned();
-        let here = EngineError::NoAgent { name, like };
+        let here = EngineError::AgentNotFound { name, suggestion: like };
         let detail = "there is no agent named `writr`";
         let there = Problem {
-            like: Some("writer".to_owned()),
+            suggestion: Some("writer".to_owned()),
             hint: "a server's own words".to_owned(),
             ..Problem::new("no_agent", detail)
         };
-        assert_eq!(text(&here.into()), text(&there.into()));
+        assert_eq!(full_message(&here.into()), full_message(&there.into()));
     }
 }

@@ -17,7 +17,7 @@ pub(crate) enum Exit {
     /// Usage or configuration.
     Usage,
     /// A person is needed.
-    Person,
+    NeedsPerson,
     /// A limit stopped the run.
     Limit,
     /// Busy or not reachable: safe to try again.
@@ -45,7 +45,7 @@ impl From<Exit> for ExitCode {
             Exit::Done => 0,
             Exit::RunFailed => 1,
             Exit::Usage => 2,
-            Exit::Person => 3,
+            Exit::NeedsPerson => 3,
             Exit::Limit => 4,
             Exit::Busy => 5,
             Exit::NotAllowed => 6,
@@ -58,7 +58,7 @@ impl From<Exit> for ExitCode {
 
 impl Exit {
     /// What a run that is no longer followed means.
-    pub(crate) fn of(run: &RunView) -> Self {
+    pub(crate) fn from_run(run: &RunView) -> Self {
         let code = run.error.as_ref().map(|fault| fault.code.as_str());
         match (run.status, code) {
             (Status::Completed, _) => Self::Done,
@@ -66,7 +66,7 @@ impl Exit {
             (Status::Failed, Some("turn_limit" | "budget" | "time_limit")) => Self::Limit,
             (Status::Failed, _) => Self::RunFailed,
             (Status::Waiting, _) if run.reason.as_deref() == Some("budget") => Self::Limit,
-            (Status::Waiting | Status::Blocked | Status::Paused, _) => Self::Person,
+            (Status::Waiting | Status::Blocked | Status::Paused, _) => Self::NeedsPerson,
             (Status::Pending | Status::Running, _) => Self::Interrupted,
         }
     }

@@ -4,16 +4,16 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use longhaul::assemble::redactor::known_secrets;
+use longhaul::assemble::redactor::build_redactor;
 use longhaul::assemble::{cassette_file, cassette_folder};
 use longhaul_core::id::RunId;
-use longhaul_engine::handle::Came;
+use longhaul_engine::handle::ModelCallOutcome;
 use longhaul_model::cassette::{Header, Recorder};
 use serde_json::json;
 
 use crate::client::RunClient;
 use crate::error::CliError;
-use crate::{here, name, open, runtime, say};
+use crate::{environment, output, resolve, runtime, store_access};
 
 const EXAMPLES: &str = "Examples:
   longhaul export @last --cassette             to .longhaul/cassettes/RUN.jsonl
@@ -39,12 +39,14 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let house = open::look_if_there()?.ok_or_else(open::nothing_here)?;
+        let house = store_access::observe_if_exists()?.ok_or_else(store_access::no_runs_error)?;
         // The secrets that are left out may stand in the project's `.env`.
-        let secrets = here::quiet_config(&here::with_env_file(here::surroundings()?)?)?;
+        let secrets = environment::load_config_quietly(&environment::with_dotenv(
+            environment::process_env()?,
+        )?)?;
         let client = RunClient::local(&house.longhaul);
-        runtime::small()?.block_on(async {
-            let run = name::run(&client, &self.run).await?;
+        runtime::current_thread()?.block_on(async {
+            let run = resolve::resolve_run(&client, &self.run).await?;
             let view = client.show(run).await?;
             if !view.status.is_terminal() {
                 let words = format!("{run} has not ended, so its conversation is not whole");
@@ -54,19 +56,17 @@ impl Export {
             }
             let path = self.path(&house.config, run)?;
             let folder = cassette_folder(&house.config);
-            let recorder = Recorder::new(known_secrets(&secrets));
+            let recorder = Recorder::new(build_redactor(&secrets));
             let unwritten = || format!("no cassette can be written to {}", folder.display());
             recorder.open(&folder).with_context(unwritten)?;
-            let now = house.longhaul.now().await?;
+            let now = house.longhaul.store_time().await?;
             let header = Header::new(run.to_string(), view.agent, now.to_string());
             let unwritten = || format!("{} can't be written", path.display());
-            recorder
-                .begin(run, &header, &path)
-                .with_context(unwritten)?;
-            let exchanges = house.longhaul.exchanges(run, |ask, came| match came {
-                Came::Reply(answered) => recorder.note(ask, &Ok(answered)),
-                Came::Failure(failure) => recorder.note(ask, &Err(failure)),
-                Came::CutOff => recorder.note_cut_off(ask),
+            recorder.begin(run, &header, &path).with_context(unwritten)?;
+            let exchanges = house.longhaul.for_each_model_call(run, |ask, came| match came {
+                ModelCallOutcome::Reply(answered) => recorder.record(ask, &Ok(answered)),
+                ModelCallOutcome::Failure(failure) => recorder.record(ask, &Err(failure)),
+                ModelCallOutcome::Interrupted => recorder.record_interrupted(ask),
             });
             exchanges.await?;
             let written = recorder.finish().with_context(unwritten)?;
@@ -75,10 +75,12 @@ impl Export {
                 return Err(CliError::usage(words).into());
             };
             if self.json {
-                return say::json(&json!({ "run": run, "cassette": path, "exchanges": exchanges }));
+                return output::stdout_json(
+                    &json!({ "run": run, "cassette": path, "exchanges": exchanges }),
+                );
             }
-            say::data(&path.display().to_string())?;
-            say::talk(&format!("{exchanges} exchanges of {run}"));
+            output::stdout_line(&path.display().to_string())?;
+            output::stderr_line(&format!("{exchanges} exchanges of {run}"));
             Ok(())
         })
     }

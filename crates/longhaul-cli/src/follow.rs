@@ -7,50 +7,50 @@ use longhaul_api::why::WhyView;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::policy::gate::is_in_vain;
+use longhaul_core::policy::gate::is_unanswerable;
 use longhaul_core::status::{Status, Wait};
 
 use crate::client::{EventStream, RunClient};
-use crate::mark::mark;
-use crate::paint::Tone;
-use crate::person::{Person, Said};
-use crate::say;
-use crate::teller::Teller;
+use crate::event_printer::EventPrinter;
+use crate::output;
+use crate::prompt::{PromptInput, TerminalPrompt};
+use crate::status_label::status_label;
+use crate::style::Tone;
 
 /// How somebody follows.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Manner {
+pub(crate) struct FollowOptions {
     /// Nothing is told, only the end counts.
     pub(crate) silent: bool,
     /// Each fact as a line of JSON on stdout.
     pub(crate) as_json: bool,
     /// A run that waits for a person is not followed further.
-    pub(crate) leave_at_person: bool,
+    pub(crate) stop_at_person: bool,
     /// Nobody but this command can speak to the run, so it waits for nobody else.
-    pub(crate) alone: bool,
+    pub(crate) is_only_client: bool,
     /// What is printed when it is over.
-    pub(crate) last_word: LastWord,
+    pub(crate) final_output: FinalOutput,
 }
 
 /// What is printed on stdout when following is over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum LastWord {
+pub(crate) enum FinalOutput {
     /// The final words of the run, if it completed.
     #[default]
     Text,
     /// The run as one JSON object.
-    Object,
+    Json,
     /// Nothing: it was all said on the way.
     Nothing,
 }
 
 /// Why a run is no longer followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Over {
+pub(crate) enum FollowEnd {
     /// It has ended.
     Ended,
     /// It waits for a person, and nobody here may be asked, or nobody can help.
-    Person,
+    NeedsPerson,
     /// Whoever follows has enough; the run goes on.
     Detached,
 }
@@ -59,16 +59,16 @@ pub(crate) enum Over {
 pub(crate) struct Follower<'a> {
     client: &'a RunClient,
     run: RunId,
-    following: EventStream,
-    manner: Manner,
-    teller: Teller,
-    person: Person,
+    entries: EventStream,
+    options: FollowOptions,
+    printer: EventPrinter,
+    prompt: TerminalPrompt,
     /// The last fact that was seen.
-    pub(crate) last: Seq,
+    pub(crate) last_seq: Seq,
     /// Somebody is asked, as the journal says it.
-    asked: bool,
+    needs_person: bool,
     /// What was said last about who is needed.
-    needed: Option<WhyView>,
+    last_reason: Option<WhyView>,
 }
 
 impl<'a> Follower<'a> {
@@ -76,132 +76,129 @@ impl<'a> Follower<'a> {
         client: &'a RunClient,
         run: RunId,
         after: Seq,
-        manner: Manner,
+        manner: FollowOptions,
     ) -> anyhow::Result<Self> {
         let following = client.follow(run, after).await?;
         // Where the journal was read before, only the run itself says who is asked.
         let view = client.show(run).await?;
         let asked = after > Seq::START
-            && mark(view.status, view.reason.as_deref()).tone == Tone::You
-            && is_all(client, run, after).await?;
+            && status_label(view.status, view.reason.as_deref()).tone == Tone::NeedsPerson
+            && is_journal_end(client, run, after).await?;
         Ok(Self {
             client,
             run,
-            following,
-            manner,
-            teller: Teller::default(),
-            person: Person::at_terminal(manner.silent || manner.as_json || manner.leave_at_person),
-            last: after,
-            asked,
-            needed: None,
+            entries: following,
+            options: manner,
+            printer: EventPrinter::default(),
+            prompt: TerminalPrompt::at_terminal(
+                manner.silent || manner.as_json || manner.stop_at_person,
+            ),
+            last_seq: after,
+            needs_person: asked,
+            last_reason: None,
         })
     }
 
     /// Follows until it is over.
-    pub(crate) async fn follow(&mut self) -> anyhow::Result<Over> {
+    pub(crate) async fn follow(&mut self) -> anyhow::Result<FollowEnd> {
         loop {
             // An old wait in the middle of a journal asks nobody any more, in
             // however many parts the journal comes.
-            if self.asked && self.still_waits().await? {
-                if self.manner.leave_at_person || self.is_lost().await? {
-                    return Ok(Over::Person);
+            if self.needs_person && self.is_still_waiting().await? {
+                if self.options.stop_at_person || self.is_unanswerable().await? {
+                    return Ok(FollowEnd::NeedsPerson);
                 }
-                if !self.manner.silent && !self.manner.as_json {
-                    self.person.show(self.client, self.run).await?;
+                if !self.options.silent && !self.options.as_json {
+                    self.prompt.show_gate(self.client, self.run).await?;
                 }
-                if !self.person.is_there() {
-                    self.say_who_is_needed().await?;
+                if !self.prompt.is_interactive() {
+                    self.print_blocker().await?;
                 }
             }
             tokio::select! {
                 biased;
-                seen = self.following.next() => match seen? {
-                    None => return Ok(Over::Ended),
-                    Some(entries) => self.take_in(&entries)?,
+                seen = self.entries.next() => match seen? {
+                    None => return Ok(FollowEnd::Ended),
+                    Some(entries) => self.handle_entries(&entries)?,
                 },
-                said = self.person.says(), if self.asked => match said {
-                    Said::Detach => return Ok(Over::Detached),
-                    Said::Nothing => {}
-                    said @ (Said::Approve | Said::Reject(_) | Said::Words(_) | Said::Why) => {
-                        self.pass_on(said).await?;
+                said = self.prompt.next_input(), if self.needs_person => match said {
+                    PromptInput::Detach => return Ok(FollowEnd::Detached),
+                    PromptInput::Empty => {}
+                    said @ (PromptInput::Approve | PromptInput::Reject(_) | PromptInput::Text(_) | PromptInput::Why) => {
+                        self.submit_input(said).await?;
                     }
                 },
             }
         }
     }
 
-    fn take_in(&mut self, entries: &[Entry]) -> anyhow::Result<()> {
+    fn handle_entries(&mut self, entries: &[Entry]) -> anyhow::Result<()> {
         for entry in entries {
-            self.last = entry.seq;
-            self.asked = asks(&entry.event, self.manner.alone).unwrap_or(self.asked);
-            if self.manner.as_json {
-                say::json(&entry.to_envelope()?)?;
-            } else if !self.manner.silent
-                && let Some(line) = self.teller.line(entry)
+            self.last_seq = entry.seq;
+            self.needs_person = needs_person(&entry.event, self.options.is_only_client)
+                .unwrap_or(self.needs_person);
+            if self.options.as_json {
+                output::stdout_json(&entry.to_envelope()?)?;
+            } else if !self.options.silent
+                && let Some(line) = self.printer.line(entry)
             {
-                say::talk(&line);
+                output::stderr_line(&line);
             }
         }
         Ok(())
     }
 
-    async fn pass_on(&mut self, said: Said) -> anyhow::Result<()> {
-        if let Err(error) = self.person.answer(self.client, self.run, said).await {
+    async fn submit_input(&mut self, said: PromptInput) -> anyhow::Result<()> {
+        if let Err(error) = self.prompt.submit(self.client, self.run, said).await {
             // A mistake at the prompt is told, and the prompt stays.
-            say::error(&error);
-            self.person.show_again();
+            output::print_error(&error);
+            self.prompt.reset_shown();
         }
         Ok(())
     }
 
     /// Nobody here can be asked: whoever reads the log learns what helps, also
     /// where nothing else is told.
-    async fn say_who_is_needed(&mut self) -> anyhow::Result<()> {
+    async fn print_blocker(&mut self) -> anyhow::Result<()> {
         let why = self.client.why(self.run).await?;
-        if self.needed.as_ref() != Some(&why) {
-            let (run, sentence, command) = (self.run, &why.sentence, &why.command);
-            say::talk(&format!(
+        if self.last_reason.as_ref() != Some(&why) {
+            let (run, sentence, command) = (self.run, &why.message, &why.command);
+            output::stderr_line(&format!(
                 "{run}: {sentence}   {command}   (--no-input would end here)"
             ));
-            self.needed = Some(why);
+            self.last_reason = Some(why);
         }
         Ok(())
     }
 
     /// Whether nobody here can be asked, and nobody elsewhere can help.
-    async fn is_lost(&self) -> anyhow::Result<bool> {
-        if self.person.is_there() {
+    async fn is_unanswerable(&self) -> anyhow::Result<bool> {
+        if self.prompt.is_interactive() {
             return Ok(false);
         }
         let gates = self.client.open_gates(self.run);
         let gates = gates.await?;
-        let in_vain = !gates.is_empty() && gates.iter().all(|gate| is_in_vain(&gate.tags));
-        Ok(self.manner.alone || in_vain)
+        let in_vain = !gates.is_empty() && gates.iter().all(|gate| is_unanswerable(&gate.tags));
+        Ok(self.options.is_only_client || in_vain)
     }
 
-    async fn still_waits(&self) -> anyhow::Result<bool> {
+    async fn is_still_waiting(&self) -> anyhow::Result<bool> {
         let view = self.client.show(self.run).await?;
-        let rests = matches!(
-            view.status,
-            Status::Waiting | Status::Blocked | Status::Paused
-        );
-        Ok(rests && is_all(self.client, self.run, self.last).await?)
+        let rests = matches!(view.status, Status::Waiting | Status::Blocked | Status::Paused);
+        Ok(rests && is_journal_end(self.client, self.run, self.last_seq).await?)
     }
 }
 
 /// Whether a journal ends here. Asked after a look at the run, it says that what
 /// was seen still holds.
-async fn is_all(client: &RunClient, run: RunId, last: Seq) -> anyhow::Result<bool> {
+async fn is_journal_end(client: &RunClient, run: RunId, last: Seq) -> anyhow::Result<bool> {
     let more = client.events(run, last, 1).await?;
     Ok(more.is_empty())
 }
 
 /// Whether a person is needed after this fact; none: it says nothing of it.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "most facts say nothing about who is asked"
-)]
-fn asks(event: &Event, is_alone: bool) -> Option<bool> {
+#[expect(clippy::wildcard_enum_match_arm, reason = "most facts say nothing about who is asked")]
+fn needs_person(event: &Event, is_alone: bool) -> Option<bool> {
     match event {
         Event::RunWaiting(waiting) => Some(match waiting.wait {
             Wait::Approval(_) | Wait::Question(_) | Wait::Blocked(_) | Wait::Budget(_) => true,

@@ -4,23 +4,23 @@
 
 use clap::{Args, Subcommand};
 use longhaul_api::gate::{AnswerView, GateView};
-use longhaul_core::policy::gate::{GateStatus, is_in_vain};
-use longhaul_core::port::store::GatesAsk;
+use longhaul_core::policy::gate::{GateStatus, is_unanswerable};
+use longhaul_core::port::store::GateFilter;
 use longhaul_core::time::Timestamp;
 
-use crate::card::whole_card;
 use crate::client::RunClient;
-use crate::client::connect::{look, look_if_there};
-use crate::figure::lasted;
+use crate::client::connect::{connect, try_connect};
+use crate::event_printer::{first_line, time_of_day};
+use crate::format::format_duration;
+use crate::gate_card::full_card;
 use crate::table::{self, Cell};
-use crate::teller::{clock, short};
-use crate::{name, plain, runtime, say};
+use crate::{output, resolve, runtime, sanitize};
 
 /// So many are listed.
 const GATES_MAX: usize = 1_000;
 
 /// So many letters of what is asked stand in a row.
-const ASK_LETTERS: usize = 60;
+const ASK_CHARS: usize = 60;
 
 const EXAMPLES: &str = "Examples:
   longhaul gates                        what waits for you, oldest first
@@ -87,35 +87,35 @@ impl Ls {
     fn run(&self) -> anyhow::Result<()> {
         let client = match &self.run {
             // There can't be a run of that name.
-            Some(_) => Some(look()?),
-            None => look_if_there()?,
+            Some(_) => Some(connect()?),
+            None => try_connect()?,
         };
         let Some(client) = client else {
             return self.print(&[], Timestamp::default());
         };
-        runtime::small()?.block_on(async {
-            let gates = self.find(&client).await?;
-            let now = client.now().await?;
+        runtime::current_thread()?.block_on(async {
+            let gates = self.load(&client).await?;
+            let now = client.store_time().await?;
             self.print(&gates, now)
         })
     }
 
-    async fn find(&self, client: &RunClient) -> anyhow::Result<Vec<GateView>> {
+    async fn load(&self, client: &RunClient) -> anyhow::Result<Vec<GateView>> {
         let run = match &self.run {
             Some(said) => {
-                let run = name::run(client, said).await?;
+                let run = resolve::resolve_run(client, said).await?;
                 client.why(run).await?;
                 Some(run)
             }
             None => None,
         };
-        let ask = GatesAsk {
+        let ask = GateFilter {
             run,
             status: (!self.all).then_some(GateStatus::Open),
             limit: GATES_MAX,
-            ..GatesAsk::default()
+            ..GateFilter::default()
         };
-        let mut gates = client.gates(ask).await?;
+        let mut gates = client.list_gates(ask).await?;
         // Whoever has waited longest comes first.
         gates.reverse();
         Ok(gates)
@@ -123,17 +123,17 @@ impl Ls {
 
     fn print(&self, gates: &[GateView], now: Timestamp) -> anyhow::Result<()> {
         if self.json {
-            return say::json_list(&gates);
+            return output::json_list(&gates);
         }
         if gates.is_empty() {
-            say::talk("Nothing waits for you.   All runs: longhaul ls");
+            output::stderr_line("Nothing waits for you.   All runs: longhaul ls");
             return Ok(());
         }
         let head = ["AGE", "EXPIRES", "RUN", "GATE", "ASKS"];
         let rows = gates.iter().map(|gate| row(gate, now));
         table::print(&head, rows)?;
         if gates.iter().any(|gate| gate.status == GateStatus::Open) {
-            say::talk(
+            output::stderr_line(
                 "Look: longhaul gates show GATE    Decide: longhaul approve GATE | reject GATE | answer GATE TEXT",
             );
         }
@@ -145,48 +145,45 @@ fn row(gate: &GateView, now: Timestamp) -> Vec<Cell> {
     let expires = match (gate.status, gate.deadline) {
         (GateStatus::Open, None) => "never".to_owned(),
         (GateStatus::Open, Some(deadline)) if deadline <= now => "now".to_owned(),
-        (GateStatus::Open, Some(deadline)) => lasted(deadline.since(now)),
+        (GateStatus::Open, Some(deadline)) => format_duration(deadline.since(now)),
         (GateStatus::Answered, _) => "answered".to_owned(),
         (GateStatus::Expired, _) => "expired".to_owned(),
         (GateStatus::Withdrawn, _) => "withdrawn".to_owned(),
     };
     vec![
-        Cell::new(lasted(now.since(gate.raised_at))),
+        Cell::new(format_duration(now.since(gate.raised_at))),
         Cell::new(expires),
         Cell::new(gate.run.to_string()),
         Cell::new(gate.id.to_string()),
-        Cell::new(short(&gate.ask)).at_most(ASK_LETTERS),
+        Cell::new(first_line(&gate.ask)).truncated(ASK_CHARS),
     ]
 }
 
 impl Show {
     fn run(&self) -> anyhow::Result<()> {
-        name::at_gate(&self.gate, async |_, gate| {
+        resolve::with_gate(&self.gate, async |_, gate| {
             if self.json {
-                return say::json(&gate);
+                return output::stdout_json(&gate);
             }
-            for line in whole_card(&gate) {
-                say::data(&line)?;
+            for line in full_card(&gate) {
+                output::stdout_line(&line)?;
             }
             for answer in &gate.answers {
-                say::data(&format!("  {}", given(answer)))?;
+                output::stdout_line(&format!("  {}", format_answer(answer)))?;
             }
-            say::data(&format!("  {}", stands(&gate)))
+            output::stdout_line(&format!("  {}", format_status(&gate)))
         })
     }
 }
 
-fn given(answer: &AnswerView) -> String {
-    let note = answer
-        .note
-        .as_deref()
-        .map(|note| format!(": {}", short(note)));
-    let (by, at) = (plain::line(&answer.by), clock(answer.at));
+fn format_answer(answer: &AnswerView) -> String {
+    let note = answer.note.as_deref().map(|note| format!(": {}", first_line(note)));
+    let (by, at) = (sanitize::line(&answer.by), time_of_day(answer.at));
     let note = note.unwrap_or_default();
     format!("{} by {by} at {at}{note}", answer.decision)
 }
 
-fn stands(gate: &GateView) -> String {
+fn format_status(gate: &GateView) -> String {
     let (id, run) = (gate.id, gate.run);
     let ways: Vec<String> = gate
         .decisions
@@ -199,7 +196,7 @@ fn stands(gate: &GateView) -> String {
         })
         .collect();
     match gate.status {
-        GateStatus::Open if is_in_vain(&gate.tags) => {
+        GateStatus::Open if is_unanswerable(&gate.tags) => {
             format!("open, {run} waits, and no answer helps: longhaul cancel {run}")
         }
         GateStatus::Open => format!("open, {run} waits: {}", ways.join(" | ")),

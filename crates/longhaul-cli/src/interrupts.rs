@@ -9,9 +9,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// Whoever types, or the machine, wants this command to end.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
-    pressed: Signal,
-    terminated: Signal,
-    hung_up: Signal,
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
 }
 
 impl Interrupts {
@@ -19,18 +19,18 @@ impl Interrupts {
     pub(crate) fn listen() -> anyhow::Result<Self> {
         let heard = |kind| signal(kind).context("signals can't be listened for");
         Ok(Self {
-            pressed: heard(SignalKind::interrupt())?,
-            terminated: heard(SignalKind::terminate())?,
-            hung_up: heard(SignalKind::hangup())?,
+            interrupt: heard(SignalKind::interrupt())?,
+            terminate: heard(SignalKind::terminate())?,
+            hangup: heard(SignalKind::hangup())?,
         })
     }
 
     /// Returns when it is wanted once more.
     pub(crate) async fn next(&mut self) {
         let heard = tokio::select! {
-            heard = self.pressed.recv() => heard,
-            heard = self.terminated.recv() => heard,
-            heard = self.hung_up.recv() => heard,
+            heard = self.interrupt.recv() => heard,
+            heard = self.terminate.recv() => heard,
+            heard = self.hangup.recv() => heard,
         };
         if heard.is_none() {
             std::future::pending().await

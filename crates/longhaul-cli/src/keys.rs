@@ -8,17 +8,17 @@ use longhaul_api::key::{KeyState, KeyView};
 use longhaul_core::access::Role;
 use longhaul_core::id::KeyName;
 use longhaul_core::time::Millis;
-use longhaul_engine::handle::KeyAsk;
+use longhaul_engine::handle::CreateKey;
 use serde_json::json;
 
-use crate::client::connect::{beside, look, look_if_there, server};
+use crate::caller_name::caller_name;
+use crate::client::connect::{connect, connect_or_create, find_server, try_connect};
 use crate::error::CliError;
-use crate::figure::span;
-use crate::me::me;
-use crate::paint::Tone;
+use crate::event_printer::date_time;
+use crate::format::parse_duration;
+use crate::style::Tone;
 use crate::table::{self, Cell};
-use crate::teller::day;
-use crate::{runtime, say};
+use crate::{output, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul keys new ci                                  may look, submit and steer
@@ -59,10 +59,10 @@ struct New {
     /// What it is called, as journals show it
     name: KeyName,
     /// What it opens
-    #[arg(long, value_parser = roles(), default_value = Role::Operator.as_str())]
+    #[arg(long, value_parser = role_parser(), default_value = Role::Operator.as_str())]
     role: Role,
     /// It ends by itself after this span, such as 90d; never unless it is said
-    #[arg(long, value_name = "SPAN", value_parser = positive_span)]
+    #[arg(long, value_name = "SPAN", value_parser = parse_positive_duration)]
     expires: Option<Millis>,
     /// Print one JSON object
     #[arg(long)]
@@ -82,15 +82,15 @@ struct Revoke {
     name: KeyName,
 }
 
-fn positive_span(text: &str) -> Result<Millis, String> {
-    let found = span(text)?;
+fn parse_positive_duration(text: &str) -> Result<Millis, String> {
+    let found = parse_duration(text)?;
     let positive = (found > Millis::ZERO).then_some(found);
     positive.ok_or_else(|| "a key that ends at once opens nothing".to_owned())
 }
 
-fn roles() -> impl TypedValueParser<Value = Role> {
+fn role_parser() -> impl TypedValueParser<Value = Role> {
     PossibleValuesParser::new(Role::ALL.map(Role::as_str))
-        .try_map(|said| Role::read(&said).ok_or("no such role"))
+        .try_map(|said| Role::parse(&said).ok_or("no such role"))
 }
 
 impl Keys {
@@ -99,36 +99,38 @@ impl Keys {
             Command::New(new) => new.run(),
             Command::Ls(ls) => ls.run(),
             Command::Revoke(revoke) => revoke.run(),
-            Command::Link => link(),
+            Command::Link => print_link(),
         }
     }
 }
 
 impl New {
     fn run(&self) -> anyhow::Result<()> {
-        let ask = KeyAsk {
+        let ask = CreateKey {
             name: self.name.clone(),
             role: self.role,
-            span: self.expires,
-            by: me(),
+            ttl: self.expires,
+            by: caller_name(),
         };
-        let client = beside(server()?)?;
-        let made = runtime::small()?.block_on(client.make_key(ask))?;
+        let client = connect_or_create(find_server()?)?;
+        let made = runtime::current_thread()?.block_on(client.create_key(ask))?;
         let (secret, key) = (made.secret.reveal(), &made.key);
         if self.json {
-            return say::json(&json!({ "secret": secret, "key": key }));
+            return output::stdout_json(&json!({ "secret": secret, "key": key }));
         }
-        say::data(secret)?;
+        output::stdout_line(secret)?;
         let ends = match key.expires_at {
-            Some(at) => format!("ends {}", day(at)),
+            Some(at) => format!("ends {}", date_time(at)),
             None => "ends when it is revoked".to_owned(),
         };
         let (name, role) = (&key.name, key.role.as_str());
-        say::talk(&format!(
+        output::stderr_line(&format!(
             "The key `{name}` ({role}) {ends}. Its secret is shown this once and kept nowhere."
         ));
-        say::talk("  longhaul   export LONGHAUL_URL=http://HOST:PORT LONGHAUL_KEY=lh_...");
-        say::talk(
+        output::stderr_line(
+            "  longhaul   export LONGHAUL_URL=http://HOST:PORT LONGHAUL_KEY=lh_...",
+        );
+        output::stderr_line(
             "  curl       curl -H \"Authorization: Bearer $LONGHAUL_KEY\" $LONGHAUL_URL/v1/runs",
         );
         Ok(())
@@ -137,15 +139,15 @@ impl New {
 
 impl Ls {
     fn run(&self) -> anyhow::Result<()> {
-        let keys = match look_if_there()? {
-            Some(client) => runtime::small()?.block_on(client.keys())?,
+        let keys = match try_connect()? {
+            Some(client) => runtime::current_thread()?.block_on(client.list_keys())?,
             None => Vec::new(),
         };
         if self.json {
-            return say::json_list(&keys);
+            return output::json_list(&keys);
         }
         if keys.is_empty() {
-            say::talk("There are no keys yet.   Make one: longhaul keys new NAME");
+            output::stderr_line("There are no keys yet.   Make one: longhaul keys new NAME");
             return Ok(());
         }
         let head = ["NAME", "ROLE", "STATUS", "BY", "CREATED", "EXPIRES", "USED"];
@@ -157,43 +159,38 @@ impl Ls {
 fn row(key: &KeyView) -> Vec<Cell> {
     let (status, tone) = match key.status {
         KeyState::Active => ("active", Tone::Good),
-        KeyState::Expired => ("expired", Tone::Faint),
-        KeyState::Revoked => ("revoked", Tone::Faint),
+        KeyState::Expired => ("expired", Tone::Dim),
+        KeyState::Revoked => ("revoked", Tone::Dim),
     };
-    let time = |at: Option<_>| Cell::new(at.map_or_else(|| "never".to_owned(), day));
+    let time = |at: Option<_>| Cell::new(at.map_or_else(|| "never".to_owned(), date_time));
     vec![
         Cell::new(&key.name),
         Cell::new(key.role.as_str()),
         Cell::new(status).tone(tone),
         Cell::new(&key.by),
-        Cell::new(day(key.created_at)),
+        Cell::new(date_time(key.created_at)),
         time(key.expires_at),
-        time(key.used_at),
+        time(key.last_used_at),
     ]
 }
 
 impl Revoke {
     fn run(&self) -> anyhow::Result<()> {
-        let client = look()?;
-        let revoked = runtime::small()?.block_on(client.revoke_key(&self.name))?;
-        say::words(&format!(
-            "The key `{}` opens nothing any more.",
-            revoked.name
-        ))
+        let client = connect()?;
+        let revoked = runtime::current_thread()?.block_on(client.revoke_key(&self.name))?;
+        output::stdout_text(&format!("The key `{}` opens nothing any more.", revoked.name))
     }
 }
 
 /// Only a server has pages, so only a server has links to them.
-fn link() -> anyhow::Result<()> {
-    let Some(server) = server()? else {
-        return Err(
-            CliError::usage("no server runs here, and only a server has pages to open")
-                .hint("start one", "longhaul serve")
-                .into(),
-        );
+fn print_link() -> anyhow::Result<()> {
+    let Some(server) = find_server()? else {
+        return Err(CliError::usage("no server runs here, and only a server has pages to open")
+            .hint("start one", "longhaul serve")
+            .into());
     };
-    let link = runtime::small()?.block_on(server.client.ticket());
-    say::data(&link?.url)?;
-    say::talk("Open it in a browser: it works once, within 10 minutes.");
+    let link = runtime::current_thread()?.block_on(server.client.ticket());
+    output::stdout_line(&link?.url)?;
+    output::stderr_line("Open it in a browser: it works once, within 10 minutes.");
     Ok(())
 }

@@ -24,24 +24,24 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::teller::clock;
-use crate::{error, plain, say};
+use crate::event_printer::time_of_day;
+use crate::{error, output, sanitize};
 
 /// Fewer letters after the prefix of our keys are no key.
-const KEY_LETTERS_MIN: usize = 8;
+const KEY_CHARS_MIN: usize = 8;
 
 /// How lines look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Style {
+pub(crate) enum LogStyle {
     /// For people
     Human,
     /// For programs: one object a line
     Json,
 }
 
-impl Style {
+impl LogStyle {
     /// What fits where stderr leads.
-    pub(crate) fn by_terminal() -> Self {
+    pub(crate) fn from_terminal() -> Self {
         match std::io::stderr().is_terminal() {
             true => Self::Human,
             false => Self::Json,
@@ -50,58 +50,55 @@ impl Style {
 }
 
 /// Words of the commands that only say when something is wrong.
-pub(crate) fn warnings() {
+pub(crate) fn init_warnings() {
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_max_level(Level::WARN)
         .with_target(false)
         .finish()
-        .with(ours(LevelFilter::WARN))
+        .with(own_targets(LevelFilter::WARN))
         .init();
 }
 
 /// Our own lines from this level on, and nobody else's: what goes wrong in a library
 /// is told by whoever called it, in words for people.
-fn ours(level: LevelFilter) -> Targets {
+fn own_targets(level: LevelFilter) -> Targets {
     // The names of all our crates begin so.
     Targets::new().with_target("longhaul", level)
 }
 
 /// Whether stderr is a log for programs, where a line for people is out of place.
-static IS_FOR_PROGRAMS: AtomicBool = AtomicBool::new(false);
+static IS_JSON_LOG: AtomicBool = AtomicBool::new(false);
 
 /// What went wrong, as whoever reads stderr expects it.
-pub(crate) fn failed(error: &anyhow::Error) {
-    match IS_FOR_PROGRAMS.load(Ordering::Relaxed) {
-        true => tracing::error!("{}", error::text(error)),
-        false => say::error(error),
+pub(crate) fn report_error(error: &anyhow::Error) {
+    match IS_JSON_LOG.load(Ordering::Relaxed) {
+        true => tracing::error!("{}", error::full_message(error)),
+        false => output::print_error(error),
     }
 }
 
 /// Lines about everything that happens, without these secrets.
-pub(crate) fn everything(style: Style, secrets: Vec<(String, String)>) {
-    IS_FOR_PROGRAMS.store(style == Style::Json, Ordering::Relaxed);
-    let lines = Lines {
-        style,
-        filter: Filter::new(&secrets),
-    };
+pub(crate) fn init_full(style: LogStyle, secrets: Vec<(String, String)>) {
+    IS_JSON_LOG.store(style == LogStyle::Json, Ordering::Relaxed);
+    let lines = LineFormat { style, filter: SecretFilter::new(&secrets) };
     tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_max_level(Level::INFO)
         .event_format(lines)
         .finish()
-        .with(heard(style))
+        .with(log_targets(style))
         .init();
 }
 
 /// Who is heard from which level on. A log that is kept has what libraries warn of
 /// as well, below that they tell the ids of sessions and who the other side is.
-fn heard(style: Style) -> Targets {
-    let ours = ours(LevelFilter::INFO);
+fn log_targets(style: LogStyle) -> Targets {
+    let ours = own_targets(LevelFilter::INFO);
     match style {
-        Style::Human => ours,
+        LogStyle::Human => ours,
         // Why a way to a server ended is told by whoever needed it, in our words.
-        Style::Json => ours
+        LogStyle::Json => ours
             .with_default(LevelFilter::WARN)
             .with_target("rmcp::transport::worker", LevelFilter::OFF),
     }
@@ -110,24 +107,24 @@ fn heard(style: Style) -> Targets {
 /// Takes the same secrets out of lines as out of what is kept, and the tokens of
 /// logins, however they are spelled.
 #[derive(Debug)]
-struct Filter(ProjectRedactor);
+struct SecretFilter(ProjectRedactor);
 
-impl Filter {
+impl SecretFilter {
     fn new(secrets: &[(String, String)]) -> Self {
         let secrets = secrets.iter();
         let secrets = secrets.map(|(name, value)| (&**name, &**value));
         Self(ProjectRedactor(Redactor::new(secrets)))
     }
 
-    fn clean_all(&self, fields: &mut Fields) {
-        fields.message = self.clean(&fields.message);
+    fn redact_fields(&self, fields: &mut EventFields) {
+        fields.message = self.redact(&fields.message);
         for (_, value) in fields.others.iter_mut() {
             match value {
-                Value::String(text) => *text = self.clean(text),
+                Value::String(text) => *text = self.redact(text),
                 // It may be one of digits alone.
                 Value::Number(number) => {
                     let digits = number.to_string();
-                    let clean = self.clean(&digits);
+                    let clean = self.redact(&digits);
                     if clean != digits {
                         *value = Value::String(clean);
                     }
@@ -137,22 +134,21 @@ impl Filter {
         }
     }
 
-    fn clean(&self, line: &str) -> String {
-        without_keys(&self.0.redact(line))
+    fn redact(&self, line: &str) -> String {
+        redact_keys(&self.0.redact(line))
     }
 }
 
 /// A line without the letters of our own keys, whoever wrote them into it.
-fn without_keys(line: &str) -> String {
+fn redact_keys(line: &str) -> String {
     let mut rest = line;
     let mut clean = String::with_capacity(line.len());
     while let Some(at) = rest.find(KEY_PREFIX) {
         let after = &rest[at + KEY_PREFIX.len()..];
-        let letters = after
-            .find(|letter: char| !letter.is_ascii_alphanumeric())
-            .unwrap_or(after.len());
+        let letters =
+            after.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(after.len());
         clean.push_str(&rest[..at + KEY_PREFIX.len()]);
-        match letters >= KEY_LETTERS_MIN {
+        match letters >= KEY_CHARS_MIN {
             true => clean.push('…'),
             false => clean.push_str(&after[..letters]),
         }
@@ -164,12 +160,12 @@ fn without_keys(line: &str) -> String {
 
 /// Makes lines of events.
 #[derive(Debug)]
-struct Lines {
-    style: Style,
-    filter: Filter,
+struct LineFormat {
+    style: LogStyle,
+    filter: SecretFilter,
 }
 
-impl<S, N> FormatEvent<S, N> for Lines
+impl<S, N> FormatEvent<S, N> for LineFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -180,13 +176,13 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut fields = Fields::default();
+        let mut fields = EventFields::default();
         event.record(&mut fields);
         // Before it is written: in JSON a secret may look different.
-        self.filter.clean_all(&mut fields);
+        self.filter.redact_fields(&mut fields);
         let line = match self.style {
-            Style::Human => human(SystemClock.now(), event.metadata().level(), &fields),
-            Style::Json => json(SystemClock.now(), event.metadata().level(), fields),
+            LogStyle::Human => format_human(SystemClock.now(), event.metadata().level(), &fields),
+            LogStyle::Json => format_json(SystemClock.now(), event.metadata().level(), fields),
         };
         writeln!(writer, "{line}")
     }
@@ -194,13 +190,13 @@ where
 
 /// What an event says.
 #[derive(Debug, Default)]
-struct Fields {
+struct EventFields {
     message: String,
     others: Map<String, Value>,
 }
 
-impl Fields {
-    fn take(&mut self, field: &Field, value: Value) {
+impl EventFields {
+    fn insert(&mut self, field: &Field, value: Value) {
         match (field.name(), value) {
             ("message", Value::String(text)) => self.message = text,
             (name, value) => {
@@ -210,31 +206,31 @@ impl Fields {
     }
 }
 
-impl Visit for Fields {
+impl Visit for EventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.take(field, Value::String(format!("{value:?}")));
+        self.insert(field, Value::String(format!("{value:?}")));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.take(field, Value::String(value.to_owned()));
+        self.insert(field, Value::String(value.to_owned()));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
-        self.take(field, Value::from(value));
+        self.insert(field, Value::from(value));
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
-        self.take(field, Value::from(value));
+        self.insert(field, Value::from(value));
     }
 
     fn record_bool(&mut self, field: &Field, value: bool) {
-        self.take(field, Value::from(value));
+        self.insert(field, Value::from(value));
     }
 }
 
 /// A line for people: when, which run, what.
-fn human(at: Timestamp, level: &Level, fields: &Fields) -> String {
-    let mut line = clock(at);
+fn format_human(at: Timestamp, level: &Level, fields: &EventFields) -> String {
+    let mut line = time_of_day(at);
     if let Some(Value::String(run)) = fields.others.get("run") {
         _ = write!(line, "  {run}");
     }
@@ -246,7 +242,7 @@ fn human(at: Timestamp, level: &Level, fields: &Fields) -> String {
     _ = write!(line, " {}", fields.message);
     for (name, value) in fields.others.iter().filter(|(name, _)| *name != "run") {
         match value {
-            Value::String(text) => _ = write!(line, "  {name}={}", plain::line(text)),
+            Value::String(text) => _ = write!(line, "  {name}={}", sanitize::line(text)),
             Value::Null
             | Value::Bool(_)
             | Value::Number(_)
@@ -254,11 +250,11 @@ fn human(at: Timestamp, level: &Level, fields: &Fields) -> String {
             | Value::Object(_) => _ = write!(line, "  {name}={value}"),
         }
     }
-    plain::line(&line)
+    sanitize::line(&line)
 }
 
 /// A line for programs.
-fn json(at: Timestamp, level: &Level, fields: Fields) -> String {
+fn format_json(at: Timestamp, level: &Level, fields: EventFields) -> String {
     let mut line = Map::new();
     line.insert("at".to_owned(), Value::String(at.to_string()));
     let level = level.as_str().to_ascii_lowercase();
@@ -273,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_taken_out_of_a_line() {
+    fn secrets_are_redacted_from_a_line() {
         let secrets = [
             ("TOKEN", "hunter2-and-more"),
             ("SLASHED", "se\"cret/and more"),
@@ -281,7 +277,7 @@ mod tests {
             ("SHORT", "abc"),
             ("PART", "hunter2-and"),
         ];
-        let filter = Filter::new(&secrets.map(|(n, v)| (n.to_owned(), v.to_owned())));
+        let filter = SecretFilter::new(&secrets.map(|(n, v)| (n.to_owned(), v.to_owned())));
         for (line, clean) in [
             ("nothing here, abc", "nothing here, abc"),
             ("key hunter2-and-more!", "key {{secret:TOKEN}}!"),
@@ -289,42 +285,39 @@ mod tests {
             ("Bearer lh_0123456789abcdef end", "Bearer lh_… end"),
             ("lh_ and lh_short", "lh_ and lh_short"),
             ("se%22cret%2Fand%20more", "{{secret:SLASHED}}"),
-            (
-                r#"{"a":"se\"cret/and more"}"#,
-                r#"{"a":"{{secret:SLASHED}}"}"#,
-            ),
+            (r#"{"a":"se\"cret/and more"}"#, r#"{"a":"{{secret:SLASHED}}"}"#),
             ("Basic aHVudGVyMi1hbmQtbW9yZQ==", "Basic {{secret:TOKEN}}=="),
             ("lh_0123456789abcdeflh_0123456789", "lh_…_0123456789"),
         ] {
-            assert_eq!(filter.clean(line), clean);
+            assert_eq!(filter.redact(line), clean);
         }
     }
 
     #[test]
-    fn tokens_of_logins_are_taken_out_of_a_line() {
-        let oauth = longhaul_mcp::OAuth {
+    fn login_tokens_are_redacted_from_a_line() {
+        let oauth = longhaul_mcp::OAuthConfig {
             client_secret: Some("l0gin-in-a-line".to_owned()),
             ..Default::default()
         };
-        longhaul_mcp::Login::new("/".into(), oauth, std::sync::Arc::new(SystemClock));
-        let clean = Filter::new(&[]).clean("l0gin-in-a-line bDBnaW4taW4tYS1saW5l");
+        longhaul_mcp::LoginContext::new("/".into(), oauth, std::sync::Arc::new(SystemClock));
+        let clean = SecretFilter::new(&[]).redact("l0gin-in-a-line bDBnaW4taW4tYS1saW5l");
         assert_eq!(clean, "{{secret:mcp-login}} {{secret:mcp-login}}");
     }
 
     #[test]
-    fn a_number_may_be_a_secret_too() {
+    fn a_numeric_field_is_redacted_too() {
         let secrets = [("DIGITS".to_owned(), "4815162342".to_owned())];
-        let mut fields = Fields::default();
+        let mut fields = EventFields::default();
         fields.others.insert("pin".into(), 4_815_162_342_u64.into());
         fields.others.insert("turns".into(), 3.into());
-        Filter::new(&secrets).clean_all(&mut fields);
+        SecretFilter::new(&secrets).redact_fields(&mut fields);
         let others = Value::Object(fields.others);
         assert_eq!(others["pin"], "{{secret:DIGITS}}");
         assert_eq!(others["turns"], 3);
     }
 
     #[test]
-    fn libraries_are_heard_in_a_log_for_programs_only() {
+    fn library_warnings_are_in_json_logs_only() {
         for (target, level, people, programs) in [
             ("longhaul::cli", Level::INFO, true, true),
             ("longhaul_engine::drive", Level::INFO, true, true),
@@ -335,33 +328,27 @@ mod tests {
             ("rmcp::service", Level::ERROR, false, true),
             ("hyper::proto", Level::INFO, false, false),
         ] {
-            let heard = |style| heard(style).would_enable(target, &level);
-            assert_eq!(heard(Style::Human), people, "{target}");
-            assert_eq!(heard(Style::Json), programs, "{target}");
-            let warned = ours(LevelFilter::WARN).would_enable(target, &level);
+            let heard = |style| log_targets(style).would_enable(target, &level);
+            assert_eq!(heard(LogStyle::Human), people, "{target}");
+            assert_eq!(heard(LogStyle::Json), programs, "{target}");
+            let warned = own_targets(LevelFilter::WARN).would_enable(target, &level);
             assert!(!warned, "{target}");
         }
-        assert!(ours(LevelFilter::WARN).would_enable("longhaul_tool", &Level::WARN));
+        assert!(own_targets(LevelFilter::WARN).would_enable("longhaul_tool", &Level::WARN));
     }
 
     #[test]
-    fn a_line_is_for_people_or_for_programs() {
+    fn a_line_is_formatted_for_people_or_as_json() {
         let fields = || {
             let mut others = Map::new();
             others.insert("run".into(), "run_1".into());
             others.insert("turns".into(), 3.into());
-            Fields {
-                message: "completed".into(),
-                others,
-            }
+            EventFields { message: "completed".into(), others }
         };
         let at = Timestamp::default();
-        let line = human(at, &Level::INFO, &fields());
+        let line = format_human(at, &Level::INFO, &fields());
         assert!(line.ends_with("  run_1  completed  turns=3"), "{line}");
-        let line: Value = serde_json::from_str(&json(at, &Level::WARN, fields())).unwrap();
-        assert_eq!(
-            (&line["level"], &line["run"]),
-            (&"warn".into(), &"run_1".into())
-        );
+        let line: Value = serde_json::from_str(&format_json(at, &Level::WARN, fields())).unwrap();
+        assert_eq!((&line["level"], &line["run"]), (&"warn".into(), &"run_1".into()));
     }
 }

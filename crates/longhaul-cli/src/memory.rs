@@ -4,22 +4,22 @@
 //! drives it.
 
 use clap::{Args, Subcommand};
-use longhaul::assemble::House;
+use longhaul::assemble::ProjectRuntime;
 use longhaul_core::id::{NoteId, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use longhaul_core::note::Note;
 use longhaul_engine::Longhaul;
 use serde_json::{Value, json};
 
+use crate::environment::process_env;
 use crate::error::CliError;
-use crate::here::surroundings;
+use crate::event_printer::{date_time, first_line};
 use crate::table::{self, Cell};
-use crate::teller::{day, short};
-use crate::transcript::messages_told;
-use crate::{open, runtime, say};
+use crate::transcript::render_messages;
+use crate::{output, runtime, store_access};
 
 /// So many letters of a note stand in a row.
-const NOTE_LETTERS: usize = 80;
+const NOTE_CHARS: usize = 80;
 
 /// The longest list.
 const LIMIT_MAX: usize = 10_000;
@@ -118,59 +118,58 @@ impl Memory {
 }
 
 /// The store of this folder; none: nothing was ever kept.
-fn house() -> anyhow::Result<Option<House>> {
-    if surroundings()?.var("LONGHAUL_URL").is_some() {
+fn open_store() -> anyhow::Result<Option<ProjectRuntime>> {
+    if process_env()?.var("LONGHAUL_URL").is_some() {
         let words = "a server is named, and memory is looked at where its store is";
         return Err(CliError::usage(words)
-            .hint(
-                "look at the store here",
-                "LONGHAUL_URL= longhaul memory ...",
-            )
+            .hint("look at the store here", "LONGHAUL_URL= longhaul memory ...")
             .into());
     }
-    open::look_if_there()
+    store_access::observe_if_exists()
 }
 
-fn limited(limit: usize) -> usize {
+fn clamp_limit(limit: usize) -> usize {
     limit.clamp(1, LIMIT_MAX)
 }
 
 impl Show {
     fn run(&self) -> anyhow::Result<()> {
         let thread = &self.thread;
-        let house = house()?;
+        let house = open_store()?;
         let (messages, count) = match &house {
             None => (Vec::new(), 0),
-            Some(house) => runtime::small()?.block_on(self.look(&house.longhaul, thread))?,
+            Some(house) => {
+                runtime::current_thread()?.block_on(self.load(&house.longhaul, thread))?
+            }
         };
         if self.json {
             let messages = json!({ "thread": thread, "count": count, "data": messages });
-            return say::json(&messages);
+            return output::stdout_json(&messages);
         }
         if messages.is_empty() {
-            say::talk(&format!(
+            output::stderr_line(&format!(
                 "Nothing is remembered of `{thread}`.   Say something: longhaul run AGENT TEXT --thread {thread}"
             ));
             return Ok(());
         }
-        for part in messages_told(messages.iter()) {
-            say::result(&part)?;
+        for part in render_messages(messages.iter()) {
+            output::print_result(&part)?;
         }
         let shown = messages.len() as u64;
         if shown < count {
-            say::talk(&format!(
+            output::stderr_line(&format!(
                 "The newest {shown} of {count} messages.   All of them: --limit {count}"
             ));
         }
         Ok(())
     }
 
-    async fn look(
+    async fn load(
         &self,
         longhaul: &Longhaul,
         thread: &ThreadKey,
     ) -> anyhow::Result<(Vec<Message>, u64)> {
-        let messages = longhaul.thread(thread, limited(self.limit)).await;
+        let messages = longhaul.thread_messages(thread, clamp_limit(self.limit)).await;
         let count = longhaul.thread_len(thread).await;
         Ok((messages?, count?))
     }
@@ -179,9 +178,9 @@ impl Show {
 impl Clear {
     fn run(&self) -> anyhow::Result<()> {
         let thread = &self.thread;
-        let count = match house()? {
+        let count = match open_store()? {
             None => 0,
-            Some(house) => runtime::small()?.block_on(async {
+            Some(house) => runtime::current_thread()?.block_on(async {
                 let longhaul = &house.longhaul;
                 let count = longhaul.thread_len(thread).await?;
                 longhaul.clear_thread(thread).await?;
@@ -189,12 +188,9 @@ impl Clear {
             })?,
         };
         if self.json {
-            return say::json(&json!({ "thread": thread, "forgotten": count }));
+            return output::stdout_json(&json!({ "thread": thread, "deleted": count }));
         }
-        say::words(&format!(
-            "{} of `{thread}` forgotten.",
-            many(count, "message")
-        ))
+        output::stdout_text(&format!("{} of `{thread}` forgotten.", count_text(count, "message")))
     }
 }
 
@@ -202,22 +198,22 @@ impl Notes {
     fn run(&self) -> anyhow::Result<()> {
         let resource = &self.resource;
         let query = self.query.join(" ");
-        let notes = match house()? {
+        let notes = match open_store()? {
             None => Vec::new(),
             Some(house) => {
-                let looked = house.longhaul.recall(resource, &query, limited(self.limit));
-                let notes: Result<Vec<Note>, _> = runtime::small()?.block_on(looked);
+                let looked = house.longhaul.search_notes(resource, &query, clamp_limit(self.limit));
+                let notes: Result<Vec<Note>, _> = runtime::current_thread()?.block_on(looked);
                 notes?
             }
         };
         if self.json {
-            let rows: Vec<Value> = notes.iter().map(written).collect();
-            return say::json_list(&rows);
+            let rows: Vec<Value> = notes.iter().map(note_json).collect();
+            return output::json_list(&rows);
         }
         if notes.is_empty() && query.trim().is_empty() {
-            say::talk(&format!("There are no notes about `{resource}`."));
+            output::stderr_line(&format!("There are no notes about `{resource}`."));
         } else if notes.is_empty() {
-            say::talk(&format!(
+            output::stderr_line(&format!(
                 "No note about `{resource}` has any of these words.   All notes: longhaul memory notes {resource}"
             ));
         } else {
@@ -232,14 +228,14 @@ impl Notes {
 fn row(note: &Note) -> Vec<Cell> {
     vec![
         Cell::new(note.id.to_string()),
-        Cell::new(day(note.at)),
-        Cell::new(note.tags.join(", ")).at_most(NOTE_LETTERS / 2),
-        Cell::new(short(&note.text)).at_most(NOTE_LETTERS),
+        Cell::new(date_time(note.at)),
+        Cell::new(note.tags.join(", ")).truncated(NOTE_CHARS / 2),
+        Cell::new(first_line(&note.text)).truncated(NOTE_CHARS),
     ]
 }
 
 /// A note as programs read it.
-fn written(note: &Note) -> Value {
+fn note_json(note: &Note) -> Value {
     json!({
         "id": note.id,
         "text": note.text,
@@ -251,9 +247,9 @@ fn written(note: &Note) -> Value {
 
 impl Forget {
     fn run(&self) -> anyhow::Result<()> {
-        let count = match house()? {
+        let count = match open_store()? {
             None => 0,
-            Some(house) => runtime::small()?.block_on(self.forget(&house.longhaul))?,
+            Some(house) => runtime::current_thread()?.block_on(self.forget(&house.longhaul))?,
         };
         if let (0, Some(note)) = (count, self.note) {
             return Err(CliError::usage(format!("there is no note {note}"))
@@ -261,21 +257,21 @@ impl Forget {
                 .into());
         }
         if self.json {
-            return say::json(&json!({ "forgotten": count }));
+            return output::stdout_json(&json!({ "deleted": count }));
         }
-        say::words(&format!("{} forgotten.", many(count, "note")))
+        output::stdout_text(&format!("{} forgotten.", count_text(count, "note")))
     }
 
     async fn forget(&self, longhaul: &Longhaul) -> anyhow::Result<u64> {
         Ok(match (&self.all, self.note) {
             (Some(resource), _) => longhaul.clear_notes(resource).await?,
-            (None, Some(note)) => longhaul.forget_note(note).await?.into(),
+            (None, Some(note)) => longhaul.delete_note(note).await?.into(),
             (None, None) => 0,
         })
     }
 }
 
-fn many(count: u64, what: &str) -> String {
+fn count_text(count: u64, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {what}{plural}")
 }

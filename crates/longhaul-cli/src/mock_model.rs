@@ -3,11 +3,11 @@
 //!
 //! Never: asks anybody, or looks at a key. What it says stands in a file.
 
-mod answered;
 mod counts;
-mod door;
-mod folder;
+mod response;
 mod route;
+mod script_folder;
+mod server;
 
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU64;
@@ -16,18 +16,18 @@ use std::sync::Arc;
 
 use clap::Args;
 use longhaul_core::time::Millis;
-use longhaul_model::mock::{Faults, Mock, Regular, Scripts as _};
+use longhaul_model::mock::{Faults, MockProvider, RecurringFailure, ScriptSource as _};
 use serde_json::json;
 
-use crate::eof::parent_gone;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::figure::span;
+use crate::format::parse_duration;
 use crate::interrupts::Interrupts;
-use crate::mock_model::door::Door;
-use crate::mock_model::folder::Folder;
-use crate::serving::{more_files, url};
-use crate::{here, runtime, say};
+use crate::mock_model::script_folder::ScriptFolder;
+use crate::mock_model::server::MockServer;
+use crate::parent_watch::parent_gone;
+use crate::server::{local_url, raise_file_limit};
+use crate::{environment, output, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul mock-model                              plays scripts/*.yaml at http://127.0.0.1:4190
@@ -65,10 +65,10 @@ pub(crate) struct MockModel {
     #[arg(long, value_name = "DIR")]
     scripts: Option<PathBuf>,
     /// Wait so long before the first byte of a reply, such as 50ms
-    #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = span)]
+    #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = parse_duration)]
     latency: Millis,
     /// Wait so long between the events of a stream, such as 5ms
-    #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = span)]
+    #[arg(long, value_name = "SPAN", default_value = "0s", value_parser = parse_duration)]
     token_delay: Millis,
     /// What requests fail with
     #[arg(
@@ -95,8 +95,8 @@ pub(crate) struct MockModel {
 
 impl MockModel {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let folder = self.folder()?;
-        if folder.leads_out() {
+        let folder = self.script_folder()?;
+        if folder.leaves_project() {
             let shown = folder.path().display();
             let words = format!("`{shown}` is a link that leads out of the project");
             return Err(CliError::usage(words)
@@ -110,14 +110,14 @@ impl MockModel {
                 .hint("name another", "longhaul mock-model --scripts DIR")
                 .into());
         }
-        more_files();
-        let (listener, address) = self.listen()?;
+        raise_file_limit();
+        let (listener, address) = self.bind()?;
         let folder = Arc::new(folder);
-        let mock = Mock::new(Arc::clone(&folder) as _, self.faults());
-        runtime::driving()?.block_on(async {
+        let mock = MockProvider::new(Arc::clone(&folder) as _, self.faults());
+        runtime::multi_thread()?.block_on(async {
             let mut interrupts = Interrupts::listen()?;
-            let door = Door::new(listener, mock)?;
-            self.greet(&folder, address)?;
+            let door = MockServer::new(listener, mock)?;
+            self.print_ready(&folder, address)?;
             tokio::select! {
                 () = door.serve() => {}
                 () = interrupts.next() => {}
@@ -127,12 +127,12 @@ impl MockModel {
         })
     }
 
-    fn folder(&self) -> anyhow::Result<Folder> {
+    fn script_folder(&self) -> anyhow::Result<ScriptFolder> {
         match &self.scripts {
-            Some(folder) => Ok(Folder::new(folder.clone())),
+            Some(folder) => Ok(ScriptFolder::new(folder.clone())),
             None => {
-                let here = here::surroundings()?;
-                Ok(Folder::of_project(here::quiet_config(&here)?.root))
+                let here = environment::process_env()?;
+                Ok(ScriptFolder::for_project(environment::load_config_quietly(&here)?.root))
             }
         }
     }
@@ -142,12 +142,12 @@ impl MockModel {
         Faults {
             latency: self.latency,
             token_delay: self.token_delay,
-            fail: self.fail_every.map(|every| Regular { status, every }),
+            failure: self.fail_every.map(|every| RecurringFailure { status, every }),
             cut_every: self.cut_every,
         }
     }
 
-    fn listen(&self) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    fn bind(&self) -> anyhow::Result<(TcpListener, SocketAddr)> {
         let at = &self.listen;
         let bound = TcpListener::bind(at).and_then(|listener| {
             let address = listener.local_addr()?;
@@ -161,35 +161,31 @@ impl MockModel {
             let words = format!("nothing can listen at {at}: {error}");
             let command = "longhaul mock-model --listen 127.0.0.1:0";
             let failure = CliError::usage(words).hint("take any free port", command);
-            failure.exit(exit).into()
+            failure.with_exit(exit).into()
         })
     }
 
     /// Says where it is, and how to get there.
-    fn greet(&self, folder: &Folder, address: SocketAddr) -> anyhow::Result<()> {
-        let (url, names) = (url(address), folder.names());
+    fn print_ready(&self, folder: &ScriptFolder, address: SocketAddr) -> anyhow::Result<()> {
+        let (url, names) = (local_url(address), folder.names());
         if !address.ip().is_loopback() {
-            say::talk("warning: other machines can reach this mock, and it asks nobody for a key");
+            output::stderr_line(
+                "warning: other machines can reach this mock, and it asks nobody for a key",
+            );
         }
         if self.json {
             let pid = std::process::id();
             let ready = json!({ "message": "ready", "url": url, "pid": pid, "models": names });
-            return say::json(&ready);
+            return output::stdout_json(&ready);
         }
         let (count, shown) = (names.len(), folder.path().display());
         let scripts = if count == 1 { "script" } else { "scripts" };
-        say::talk(&format!(
+        output::stderr_line(&format!(
             "mock-model is ready at {url} with {count} {scripts} of {shown}; no AI is asked"
         ));
         for (who, how) in [
-            (
-                "Anthropic SDK",
-                format!("ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any"),
-            ),
-            (
-                "OpenAI SDK",
-                format!("OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=any"),
-            ),
+            ("Anthropic SDK", format!("ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=any")),
+            ("OpenAI SDK", format!("OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=any")),
             (
                 "Longhaul",
                 format!(
@@ -197,7 +193,7 @@ impl MockModel {
                 ),
             ),
         ] {
-            say::talk(&format!("  {who:<14} {how}"));
+            output::stderr_line(&format!("  {who:<14} {how}"));
         }
         Ok(())
     }

@@ -7,12 +7,12 @@ mod ls;
 mod price;
 
 use clap::{Args, Subcommand};
-use longhaul::assemble::menu::Menu;
+use longhaul::assemble::model_choice::ModelSelector;
 use longhaul::config::settings::Config;
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::{here, say};
+use crate::{environment, output};
 
 const EXAMPLES: &str = "Examples:
   longhaul models                          providers, keys, short names and the default
@@ -50,31 +50,32 @@ enum Command {
 
 impl Models {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let here = here::surroundings()?;
-        let config = here::config(&here)?;
-        let menu = Menu::of(&config).map_err(CliError::usage)?;
+        let here = environment::process_env()?;
+        let config = environment::load_config(&here)?;
+        let menu = ModelSelector::from_config(&config).map_err(CliError::usage)?;
         match &self.command {
             None => self.list.run(&menu)?,
             Some(Command::Ls(ls)) => ls.run(&menu)?,
             Some(Command::Price(price)) => price.run(&menu)?,
             Some(Command::Check(check)) => {
-                tell_of_env_file(&config);
-                let filed = here::quiet_config(&here::with_env_file_if_sound(here))?;
-                let filed = Menu::of(&filed).map_err(CliError::usage)?;
+                note_dotenv(&config);
+                let filed =
+                    environment::load_config_quietly(&environment::with_dotenv_if_valid(here))?;
+                let filed = ModelSelector::from_config(&filed).map_err(CliError::usage)?;
                 return check.run(&config, &menu, &filed);
             }
         }
         if !matches!(self.command, Some(Command::Price(_))) {
-            tell_of_env_file(&config);
+            note_dotenv(&config);
         }
         Ok(Exit::Done)
     }
 }
 
 /// Some commands find keys in a file that this one does not read.
-fn tell_of_env_file(config: &Config) {
+fn note_dotenv(config: &Config) {
     if config.root.join(".env").is_file() {
-        say::talk(
+        output::stderr_line(
             "note: `run`, `submit`, `watch` and `dev` read .env too, and may find more keys there",
         );
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context as _;
 
 /// Writes files by their paths in this folder, and the folders that they lie in.
-pub(crate) fn write(root: &Path, files: &[(&str, &str)]) -> anyhow::Result<()> {
+pub(crate) fn write_files(root: &Path, files: &[(&str, &str)]) -> anyhow::Result<()> {
     for (name, text) in files {
         let path = root.join(name);
         let folder = path.parent().unwrap_or(root);

@@ -3,27 +3,27 @@
 //! Never: exit code 0 for a run that did not complete.
 
 use clap::Args;
-use longhaul::assemble::House;
+use longhaul::assemble::ProjectRuntime;
 use longhaul_core::id::{RunId, Seq};
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 
 use crate::client::RunClient;
-use crate::client::connect::{beside, server};
-use crate::driving::Driving;
+use crate::client::connect::{connect_or_create, find_server};
 use crate::ephemeral::{self, EphemeralArgs};
+use crate::event_printer::time_of_day;
 use crate::exit::Exit;
-use crate::figure::span;
-use crate::follow::{Follower, LastWord, Manner, Over};
-use crate::heir::Heir;
+use crate::follow::{FinalOutput, FollowEnd, FollowOptions, Follower};
+use crate::format::parse_duration;
 use crate::interrupts::Interrupts;
-use crate::open::drive_if_free;
+use crate::local_worker::LocalWorker;
+use crate::record_replay::{CassetteArgs, not_driving_error};
+use crate::store_access::drive_or_observe;
 use crate::submit::prepare;
-use crate::tape::{TapeArgs, not_heard_here};
+use crate::takeover::Takeover;
 use crate::task_args::TaskArgs;
-use crate::teller::clock;
-use crate::trust::asking;
-use crate::{here, runtime, say};
+use crate::trust::confirm;
+use crate::{environment, output, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul run writer \"Summarise README.md in five lines\"
@@ -45,7 +45,7 @@ pub(crate) struct Run {
     #[command(flatten)]
     follow: FollowArgs,
     #[command(flatten)]
-    tape: TapeArgs,
+    record_replay: CassetteArgs,
     #[command(flatten)]
     ephemeral: EphemeralArgs,
 }
@@ -61,7 +61,7 @@ pub(crate) struct FollowArgs {
     no_input: bool,
     /// Follow no longer than this, such as 10m; the run goes on. A call under way is waited for, up
     /// to half a minute more
-    #[arg(long, value_name = "SPAN", value_parser = span)]
+    #[arg(long, value_name = "SPAN", value_parser = parse_duration)]
     pub(crate) timeout: Option<Millis>,
     /// Tell nothing on the way
     #[arg(long, short)]
@@ -69,28 +69,24 @@ pub(crate) struct FollowArgs {
 }
 
 impl FollowArgs {
-    pub(crate) fn manner(&self) -> Manner {
-        Manner {
+    pub(crate) fn options(&self) -> FollowOptions {
+        FollowOptions {
             silent: self.quiet || self.json,
             as_json: false,
-            leave_at_person: self.no_input,
-            alone: false,
-            last_word: match self.json {
-                true => LastWord::Object,
-                false => LastWord::Text,
+            stop_at_person: self.no_input,
+            is_only_client: false,
+            final_output: match self.json {
+                true => FinalOutput::Json,
+                false => FinalOutput::Text,
             },
         }
     }
 
     /// The same for a stream: with `--json` each fact is a line.
-    pub(crate) fn stream_manner(&self) -> Manner {
-        let manner = self.manner();
+    pub(crate) fn stream_options(&self) -> FollowOptions {
+        let manner = self.options();
         match self.json {
-            true => Manner {
-                as_json: true,
-                last_word: LastWord::Nothing,
-                ..manner
-            },
+            true => FollowOptions { as_json: true, final_output: FinalOutput::Nothing, ..manner },
             false => manner,
         }
     }
@@ -99,69 +95,69 @@ impl FollowArgs {
 impl Run {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let timeout = self.follow.timeout;
-        if self.ephemeral.is_wanted() {
-            return self.forgotten(timeout);
+        if self.ephemeral.is_enabled() {
+            return self.run_ephemeral(timeout);
         }
         // What can't be done is said before anything is made on disk.
-        let server = server()?;
-        let here = here::surroundings()?;
+        let server = find_server()?;
+        let here = environment::process_env()?;
         let here = match server {
-            Some(_) => here::with_env_file_if_sound(here),
-            None => here::with_env_file(here)?,
+            Some(_) => environment::with_dotenv_if_valid(here),
+            None => environment::with_dotenv(here)?,
         };
-        if self.tape.records() && server.is_some() {
-            return Err(not_heard_here().into());
+        if self.record_replay.is_recording() && server.is_some() {
+            return Err(not_driving_error().into());
         }
         let mut asked = self.task.clone();
-        if let Some(model) = self.tape.model(&here)? {
-            asked.ask(model);
+        if let Some(model) = self.record_replay.replay_model(&here)? {
+            asked.set_model(model);
         }
         let mut prepared = prepare(&asked, server.as_ref(), &here)?;
         let agents = prepared.agents.take();
-        let task = prepared.tell(self.follow.quiet);
-        let manner = self.follow.manner();
+        let task = prepared.into_task(self.follow.quiet);
+        let manner = self.follow.options();
         if let (None, Some(agents)) = (&server, &agents) {
             // Whoever says no is told by the run, which waits for it.
-            let config = here::quiet_config(&here)?;
-            let nobody = manner.silent || manner.leave_at_person;
-            _ = asking::before((&config, agents), Some(self.task.agent()), nobody)?;
+            let config = environment::load_config_quietly(&here)?;
+            let nobody = manner.silent || manner.stop_at_person;
+            _ = confirm::ask_before_run((&config, agents), Some(self.task.agent()), nobody)?;
         }
-        let listening = match self.tape.records() {
-            true => Some(self.tape.listen(&here)?),
+        let listening = match self.record_replay.is_recording() {
+            true => Some(self.record_replay.start_recording(&here)?),
             false => None,
         };
         let opened = match (&server, &listening) {
             (Some(_), _) | (None, Some(_)) => None,
-            (None, None) => Some(drive_if_free(&here)?),
+            (None, None) => Some(drive_or_observe(&here)?),
         };
         let looked = match &listening {
-            Some(listening) => Some((&listening.house, true)),
-            None => opened.as_ref().map(|opened| opened.look(manner.silent)),
+            Some(listening) => Some((&listening.runtime, true)),
+            None => opened.as_ref().map(|opened| opened.runtime(manner.silent)),
         };
         let client: RunClient = match (server, looked) {
             (_, Some((house, _))) => RunClient::local(&house.longhaul),
-            (server, None) => beside(server)?,
+            (server, None) => connect_or_create(server)?,
         };
-        runtime::driving()?.block_on(async {
+        runtime::multi_thread()?.block_on(async {
             let interrupts = Interrupts::listen()?;
             let run = client.submit(task).await?;
             if !manner.silent {
-                say::talk(&format!("{run}  {}", self.task.agent()));
+                output::stderr_line(&format!("{run}  {}", self.task.agent()));
             }
             if let Some(listening) = &listening {
-                listening.begin(run, self.task.agent()).await?;
+                listening.begin_run(run, self.task.agent()).await?;
             }
-            let followed = Followed {
+            let followed = FollowedRun {
                 client: &client,
                 run,
                 after: Seq::START,
-                drives: looked.and_then(|(house, drives)| drives.then_some(house)),
-                heir: Heir::of(looked, &here),
+                driven_runtime: looked.and_then(|(house, drives)| drives.then_some(house)),
+                takeover: Takeover::new(looked, &here),
                 timeout,
             };
-            let exit = followed.to_its_end(manner, interrupts).await?;
+            let exit = followed.run_to_end(manner, interrupts).await?;
             if let Some(listening) = &listening {
-                listening.end(manner.silent)?;
+                listening.finish(manner.silent)?;
             }
             Ok(exit)
         })
@@ -170,91 +166,86 @@ impl Run {
 
 impl Run {
     /// The same over a store that is forgotten when this command ends.
-    fn forgotten(&self, timeout: Option<Millis>) -> anyhow::Result<Exit> {
-        let manner = Manner {
-            alone: true,
-            ..self.follow.manner()
-        };
+    fn run_ephemeral(&self, timeout: Option<Millis>) -> anyhow::Result<Exit> {
+        let manner = FollowOptions { is_only_client: true, ..self.follow.options() };
         let quiet = self.follow.quiet;
-        let opened = self.ephemeral.open(&self.task, &self.tape, quiet);
+        let opened = self.ephemeral.open(&self.task, &self.record_replay, quiet);
         let (house, task) = opened?;
         let client = RunClient::local(&house.longhaul);
-        runtime::driving()?.block_on(async {
+        runtime::multi_thread()?.block_on(async {
             let interrupts = Interrupts::listen()?;
             let run = client.submit(task).await?;
             if !manner.silent {
                 let agent = self.task.agent();
-                say::talk(&format!("{run}  {agent}  (nothing of it is kept)"));
+                output::stderr_line(&format!("{run}  {agent}  (nothing of it is kept)"));
             }
-            let followed = Followed {
+            let followed = FollowedRun {
                 client: &client,
                 run,
                 after: Seq::START,
-                drives: Some(&house),
-                heir: None,
+                driven_runtime: Some(&house),
+                takeover: None,
                 timeout,
             };
-            followed.to_its_end(manner, interrupts).await
+            followed.run_to_end(manner, interrupts).await
         })
     }
 }
 
 /// A run to be followed by this command.
-pub(crate) struct Followed<'a> {
+pub(crate) struct FollowedRun<'a> {
     pub(crate) client: &'a RunClient,
     pub(crate) run: RunId,
     pub(crate) after: Seq,
     /// The store that this process is to drive, when nobody else does.
-    pub(crate) drives: Option<&'a House>,
+    pub(crate) driven_runtime: Option<&'a ProjectRuntime>,
     /// Whoever takes over when the driver is gone, if this command may.
-    pub(crate) heir: Option<Heir<'a>>,
+    pub(crate) takeover: Option<Takeover<'a>>,
     pub(crate) timeout: Option<Millis>,
 }
 
 /// Whoever follows is told which server of tools keeps the run waiting.
-fn tell_waits(house: &House, manner: Manner) {
+fn report_slow_servers(house: &ProjectRuntime, manner: FollowOptions) {
     if manner.silent || manner.as_json {
         return;
     }
-    house.served.when_slow(|server| {
-        let now = clock(SystemClock.now());
-        say::talk(&format!(
-            "{now}  waiting   for the MCP server `{server}` to answer"
-        ));
+    house.mcp_tools.on_slow(|server| {
+        let now = time_of_day(SystemClock.now());
+        output::stderr_line(&format!("{now}  waiting   for the MCP server `{server}` to answer"));
     });
 }
 
 /// Why following came to an end.
-enum End {
-    Over(Over),
+enum EndReason {
+    Followed(FollowEnd),
     /// Nobody drives it any more.
-    Orphaned,
+    DriverGone,
     TimedOut,
     Interrupted,
 }
 
-impl End {
+impl EndReason {
     /// How the command ends for whoever leaves a run that goes on.
-    const fn leaves(&self) -> Option<Exit> {
+    const fn detached_exit(&self) -> Option<Exit> {
         match self {
             Self::TimedOut => Some(Exit::TimedOut),
-            Self::Interrupted | Self::Over(Over::Detached) => Some(Exit::Interrupted),
-            Self::Over(Over::Ended | Over::Person) | Self::Orphaned => None,
+            Self::Interrupted | Self::Followed(FollowEnd::Detached) => Some(Exit::Interrupted),
+            Self::Followed(FollowEnd::Ended | FollowEnd::NeedsPerson) | Self::DriverGone => None,
         }
     }
 }
 
-impl Followed<'_> {
+impl FollowedRun<'_> {
     /// Follows, drives if need be, and says how it ended.
-    pub(crate) async fn to_its_end(
+    pub(crate) async fn run_to_end(
         &self,
-        manner: Manner,
+        manner: FollowOptions,
         mut interrupts: Interrupts,
     ) -> anyhow::Result<Exit> {
         let mut driving = None;
-        if let Some(house) = self.drives {
-            driving = Some(Driving::start(house, self.run).await?);
-            tell_waits(house, manner);
+        if let Some(house) = self.driven_runtime {
+            driving = Some(LocalWorker::start(house, self.run).await?);
+            report_slow_servers(house, manner);
         }
         let mut follower = Follower::new(self.client, self.run, self.after, manner).await?;
         let mut inherited = None;
@@ -262,95 +253,106 @@ impl Followed<'_> {
             let end = tokio::select! {
                 biased;
                 end = self.wait(&mut follower, &mut driving) => end,
-                () = interrupts.next() => Ok(End::Interrupted),
+                () = interrupts.next() => Ok(EndReason::Interrupted),
             };
-            let (Ok(End::Orphaned), Some(heir)) = (&end, self.heir) else {
+            let (Ok(EndReason::DriverGone), Some(heir)) = (&end, self.takeover) else {
                 break end;
             };
-            if let Some(house) = heir.take(manner.silent)? {
-                tell_waits(&house, manner);
-                driving = Some(Driving::start(&house, self.run).await?);
+            if let Some(house) = heir.take_over(manner.silent)? {
+                report_slow_servers(&house, manner);
+                driving = Some(LocalWorker::start(&house, self.run).await?);
                 inherited = Some(house);
             }
         };
-        let drives = inherited.as_ref().or(self.drives);
+        let drives = inherited.as_ref().or(self.driven_runtime);
         // What is there is handed over before other runs are let go of.
-        let is_over = matches!(end, Ok(End::Over(Over::Ended)));
+        let is_over = matches!(end, Ok(EndReason::Followed(FollowEnd::Ended)));
         if is_over {
-            self.last_word(manner.last_word).await?;
+            self.print_final_output(manner.final_output).await?;
         }
         match driving {
-            Some(driving) if manner.alone => driving.cut().await?,
-            Some(driving) => driving.end(&mut interrupts).await?,
+            Some(driving) if manner.is_only_client => driving.abort().await?,
+            Some(driving) => driving.stop(&mut interrupts).await?,
             None => {}
         }
         let end = end?;
         if !is_over {
-            let said = self.last_word(manner.last_word).await;
+            let said = self.print_final_output(manner.final_output).await;
             // A server that is away is no reason to keep whoever leaves.
-            match (said, end.leaves()) {
+            match (said, end.detached_exit()) {
                 (Err(error), Some(exit)) => {
-                    say::error(&error);
+                    output::print_error(&error);
                     return Ok(exit);
                 }
                 (said, _) => said?,
             }
         }
-        self.exit(end, manner, drives).await
+        self.exit_code(end, manner, drives).await
     }
 
     /// What is printed on stdout.
-    async fn last_word(&self, word: LastWord) -> anyhow::Result<()> {
+    async fn print_final_output(&self, word: FinalOutput) -> anyhow::Result<()> {
         let view = self.client.show(self.run).await?;
         match (word, &view.output) {
-            (LastWord::Object, _) => say::json(&view),
-            (LastWord::Text, Some(output)) => say::result(&output.text),
-            (LastWord::Text, None) | (LastWord::Nothing, _) => Ok(()),
+            (FinalOutput::Json, _) => output::stdout_json(&view),
+            (FinalOutput::Text, Some(output)) => output::print_result(&output.text),
+            (FinalOutput::Text, None) | (FinalOutput::Nothing, _) => Ok(()),
         }
     }
 
     /// How the command ends, and what is said about it.
-    async fn exit(&self, end: End, manner: Manner, drives: Option<&House>) -> anyhow::Result<Exit> {
+    async fn exit_code(
+        &self,
+        end: EndReason,
+        manner: FollowOptions,
+        drives: Option<&ProjectRuntime>,
+    ) -> anyhow::Result<Exit> {
         let view = self.client.show(self.run).await?;
         let run = self.run;
         let talk = |words: String| {
             if !manner.silent {
-                say::talk(&words);
+                output::stderr_line(&words);
             }
         };
         Ok(match end {
-            End::Over(Over::Ended) | End::Orphaned => Exit::of(&view),
-            End::Over(Over::Person) if manner.alone => {
+            EndReason::Followed(FollowEnd::Ended) | EndReason::DriverGone => Exit::from_run(&view),
+            EndReason::Followed(FollowEnd::NeedsPerson) if manner.is_only_client => {
                 let why = self.client.why(run).await?;
-                say::talk(&ephemeral::cant_wait(&why.sentence));
-                Exit::of(&view)
+                output::stderr_line(&ephemeral::cannot_wait_message(&why.message));
+                Exit::from_run(&view)
             }
-            End::Over(Over::Person) => {
+            EndReason::Followed(FollowEnd::NeedsPerson) => {
                 let why = self.client.why(run).await?;
-                let words = format!("{run}: {}   {}", why.sentence, why.command);
-                match manner.leave_at_person {
+                let words = format!("{run}: {}   {}", why.message, why.command);
+                match manner.stop_at_person {
                     true => talk(words),
                     // Nobody asked for it to end here.
-                    false => say::talk(&words),
+                    false => output::stderr_line(&words),
                 }
-                Exit::of(&view)
+                Exit::from_run(&view)
             }
             // It ended while it was let go of.
-            End::TimedOut | End::Interrupted | End::Over(Over::Detached)
+            EndReason::TimedOut
+            | EndReason::Interrupted
+            | EndReason::Followed(FollowEnd::Detached)
                 if view.status.is_terminal() =>
             {
-                Exit::of(&view)
+                Exit::from_run(&view)
             }
-            End::TimedOut | End::Over(Over::Detached) | End::Interrupted if manner.alone => {
-                talk(ephemeral::GONE.to_owned());
-                end.leaves().unwrap_or(Exit::Interrupted)
+            EndReason::TimedOut
+            | EndReason::Followed(FollowEnd::Detached)
+            | EndReason::Interrupted
+                if manner.is_only_client =>
+            {
+                talk(ephemeral::STOPPED_MESSAGE.to_owned());
+                end.detached_exit().unwrap_or(Exit::Interrupted)
             }
-            End::TimedOut => {
-                talk(self.goes_on(view.status.as_str(), drives).await?);
+            EndReason::TimedOut => {
+                talk(self.detached_message(view.status.as_str(), drives).await?);
                 Exit::TimedOut
             }
-            End::Over(Over::Detached) | End::Interrupted => {
-                talk(self.goes_on(view.status.as_str(), drives).await?);
+            EndReason::Followed(FollowEnd::Detached) | EndReason::Interrupted => {
+                talk(self.detached_message(view.status.as_str(), drives).await?);
                 Exit::Interrupted
             }
         })
@@ -359,8 +361,8 @@ impl Followed<'_> {
     async fn wait(
         &self,
         follower: &mut Follower<'_>,
-        driving: &mut Option<Driving>,
-    ) -> anyhow::Result<End> {
+        driving: &mut Option<LocalWorker>,
+    ) -> anyhow::Result<EndReason> {
         let over = async {
             match self.timeout {
                 Some(span) => SystemClock.sleep(span).await,
@@ -368,40 +370,42 @@ impl Followed<'_> {
             }
         };
         // Who drives has nobody to take over from.
-        let heir = self.heir.filter(|_| driving.is_none());
+        let heir = self.takeover.filter(|_| driving.is_none());
         let orphaned = async {
             match heir {
-                Some(heir) => heir.orphaned().await,
+                Some(heir) => heir.driver_gone().await,
                 None => std::future::pending().await,
             }
         };
         let broke = async {
             match driving {
-                Some(driving) => driving.broke().await,
+                Some(driving) => driving.wait_for_failure().await,
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
             biased;
-            followed = follower.follow() => followed.map(End::Over),
+            followed = follower.follow() => followed.map(EndReason::Followed),
             error = broke => Err(error),
-            left = orphaned => left.map(|()| End::Orphaned),
-            () = over => Ok(End::TimedOut),
+            left = orphaned => left.map(|()| EndReason::DriverGone),
+            () = over => Ok(EndReason::TimedOut),
         }
     }
 
     /// What becomes of a run that is no longer followed.
-    async fn goes_on(&self, status: &str, drives: Option<&House>) -> anyhow::Result<String> {
+    async fn detached_message(
+        &self,
+        status: &str,
+        drives: Option<&ProjectRuntime>,
+    ) -> anyhow::Result<String> {
         let run = self.run;
         let Some(house) = drives else {
             return Ok(format!(
                 "Detached. The run goes on ({status}).   Follow again: longhaul watch {run}   Stop it: longhaul cancel {run}"
             ));
         };
-        let row = house.longhaul.row(run).await?;
-        let last = row.last;
-        Ok(format!(
-            "saved at event {last}, nothing runs now: longhaul watch {run} goes on"
-        ))
+        let row = house.longhaul.run_row(run).await?;
+        let last = row.last_seq;
+        Ok(format!("saved at event {last}, nothing runs now: longhaul watch {run} goes on"))
     }
 }

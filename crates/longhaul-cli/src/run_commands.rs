@@ -4,14 +4,14 @@
 use clap::Args;
 use longhaul_api::run::RunView;
 use longhaul_core::id::RunId;
-use longhaul_core::policy::budget::Raise;
+use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::status::Status;
 
 use crate::client::RunClient;
-use crate::client::connect::look;
+use crate::client::connect::connect;
 use crate::exit::Exit;
-use crate::task_args::raise;
-use crate::{error, name, runtime, say};
+use crate::task_args::parse_caps;
+use crate::{error, output, resolve, runtime};
 
 const CANCEL_EXAMPLES: &str = "Examples:
   longhaul cancel @last
@@ -65,53 +65,53 @@ pub(crate) struct Resume {
     #[command(flatten)]
     args: RunsArgs,
     /// New caps: dollars, or a list such as usd=2,turns=20,tokens=100000,active_time=10m
-    #[arg(long, value_parser = raise)]
-    budget: Option<Raise>,
+    #[arg(long, value_parser = parse_caps)]
+    budget: Option<BudgetRaise>,
 }
 
 impl Cancel {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunCommand::Cancel(&self.reason).send(&self.args)
+        RunAction::Cancel(&self.reason).send(&self.args)
     }
 }
 
 impl Pause {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunCommand::Pause.send(&self.args)
+        RunAction::Pause.send(&self.args)
     }
 }
 
 impl Resume {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        RunCommand::Resume(self.budget).send(&self.args)
+        RunAction::Resume(self.budget).send(&self.args)
     }
 }
 
 /// What a run is told.
-enum RunCommand<'a> {
+enum RunAction<'a> {
     /// To end, and why.
     Cancel(&'a str),
     Pause,
     /// To go on, maybe with a larger budget.
-    Resume(Option<Raise>),
+    Resume(Option<BudgetRaise>),
 }
 
-impl RunCommand<'_> {
+impl RunAction<'_> {
     fn send(&self, args: &RunsArgs) -> anyhow::Result<Exit> {
-        let client = look()?;
-        runtime::small()?.block_on(self.send_all(&client, args))
+        let client = connect()?;
+        runtime::current_thread()?.block_on(self.send_all(&client, args))
     }
 
     async fn send_all(&self, client: &RunClient, args: &RunsArgs) -> anyhow::Result<Exit> {
         let mut runs = Vec::new();
         for name in &args.runs {
-            let run = name::run(client, name).await?;
+            let run = resolve::resolve_run(client, name).await?;
             client.why(run).await?;
             if !runs.contains(&run) {
                 runs.push(run);
             }
         }
-        let driven = client.is_driven().await?;
+        let driven = client.has_driver().await?;
         let mut exit = Exit::Done;
         let mut data = Vec::new();
         for run in runs {
@@ -119,18 +119,18 @@ impl RunCommand<'_> {
             match self.send_one(client, run).await {
                 Ok(view) => {
                     if !args.json {
-                        say::words(&self.came(&view, was, driven))?;
+                        output::stdout_text(&self.outcome_text(&view, was, driven))?;
                     }
                     data.push(view);
                 }
                 Err(error) => {
-                    exit = error::exit(&error);
-                    say::error(&error.context(run));
+                    exit = error::exit_for_error(&error);
+                    output::print_error(&error.context(run));
                 }
             }
         }
         if args.json {
-            say::json_list(&data)?;
+            output::json_list(&data)?;
         }
         Ok(exit)
     }
@@ -144,7 +144,7 @@ impl RunCommand<'_> {
     }
 
     /// What came of it, and what comes next.
-    fn came(&self, run: &RunView, was: Status, driven: bool) -> String {
+    fn outcome_text(&self, run: &RunView, was: Status, driven: bool) -> String {
         let id = run.id;
         let nobody = format!("Nobody drives it now: longhaul watch {id}");
         match (self, run.status) {

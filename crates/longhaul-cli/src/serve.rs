@@ -3,9 +3,9 @@
 
 use clap::Args;
 
+use crate::environment;
 use crate::exit::Exit;
-use crate::here;
-use crate::serving::{ServeMode, Serving, ServingArgs};
+use crate::server::{ServeArgs, ServeMode, ServeSession};
 
 const SERVE_EXAMPLES: &str = "Examples:
   longhaul serve                              http://127.0.0.1:4180, drives this project's runs
@@ -32,7 +32,7 @@ Variables in .env count as if they were set, where nothing else sets them.";
 #[command(after_help = SERVE_EXAMPLES)]
 pub(crate) struct Serve {
     #[command(flatten)]
-    args: ServingArgs,
+    args: ServeArgs,
 }
 
 /// Serves and drives, and reads agents again.
@@ -40,17 +40,17 @@ pub(crate) struct Serve {
 #[command(after_help = DEV_EXAMPLES)]
 pub(crate) struct Dev {
     #[command(flatten)]
-    args: ServingArgs,
+    args: ServeArgs,
 }
 
 impl Serve {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        Serving::open(&self.args, here::surroundings()?, ServeMode::Serve)?.run()
+        ServeSession::open(&self.args, environment::process_env()?, ServeMode::Serve)?.run()
     }
 }
 
 impl Dev {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        Serving::open(&self.args, here::surroundings()?, ServeMode::Dev)?.run()
+        ServeSession::open(&self.args, environment::process_env()?, ServeMode::Dev)?.run()
     }
 }

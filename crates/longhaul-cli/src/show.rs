@@ -7,17 +7,15 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
 
 use crate::client::RunClient;
-use crate::driven::stand;
-use crate::page::page;
-use crate::teller::{Teller, clock};
-use crate::transcript::told;
-use crate::{name, plain, say};
+use crate::driver_status::explain_with_label;
+use crate::event_printer::{EventPrinter, time_of_day};
+use crate::{output, resolve, run_page, sanitize, transcript};
 
 /// So many events are read at once.
-const EVENTS: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// So many letters of an event that has no words of its own.
-const LETTERS_MAX: usize = 80;
+const EVENT_CHARS_MAX: usize = 80;
 
 const EXAMPLES: &str = "Examples:
   longhaul show @last
@@ -44,23 +42,21 @@ pub(crate) struct Show {
 
 impl Show {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        name::with_run(&self.run, async |client, run| {
-            match (self.events, self.transcript) {
-                (true, _) => self.print_events(client, run).await,
-                (_, true) => self.print_transcript(client, run).await,
-                (false, false) => self.print_run(client, run).await,
-            }
+        resolve::with_run(&self.run, async |client, run| match (self.events, self.transcript) {
+            (true, _) => self.print_events(client, run).await,
+            (_, true) => self.print_transcript(client, run).await,
+            (false, false) => self.print_run(client, run).await,
         })
     }
 
     async fn print_run(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
         let view = client.show(run).await?;
         if self.json {
-            return say::json(&view);
+            return output::stdout_json(&view);
         }
-        let (why, stands) = stand(client, &view).await?;
-        for line in page(&view, &why, &stands) {
-            say::data(&line)?;
+        let (why, stands) = explain_with_label(client, &view).await?;
+        for line in run_page::render(&view, &why, &stands) {
+            output::stdout_line(&line)?;
         }
         Ok(())
     }
@@ -68,38 +64,36 @@ impl Show {
     async fn print_transcript(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
         let transcript = client.transcript(run).await?;
         if self.json {
-            return say::json(&transcript);
+            return output::stdout_json(&transcript);
         }
-        told(&transcript)
-            .iter()
-            .try_for_each(|part| say::words(part))
+        transcript::render(&transcript).iter().try_for_each(|part| output::stdout_text(part))
     }
 
     async fn print_events(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
-        let mut teller = Teller::default();
+        let mut teller = EventPrinter::default();
         let mut after = Seq::START;
         loop {
-            let entries = client.events(run, after, EVENTS).await?;
+            let entries = client.events(run, after, PAGE_SIZE).await?;
             let Some(last) = entries.last() else {
                 return Ok(());
             };
             after = last.seq;
             for entry in &entries {
                 match self.json {
-                    true => say::json(&entry.to_envelope()?)?,
-                    false => say::words(&event_line(&mut teller, entry)?)?,
+                    true => output::stdout_json(&entry.to_envelope()?)?,
+                    false => output::stdout_text(&event_line(&mut teller, entry)?)?,
                 }
             }
         }
     }
 }
 
-fn event_line(teller: &mut Teller, entry: &Entry) -> anyhow::Result<String> {
-    let words = match teller.brief(entry) {
+fn event_line(teller: &mut EventPrinter, entry: &Entry) -> anyhow::Result<String> {
+    let words = match teller.describe(entry) {
         Some(words) => words,
-        None => plain::cut(entry.to_envelope()?.data.as_str(), LETTERS_MAX),
+        None => sanitize::truncate(entry.to_envelope()?.data.as_str(), EVENT_CHARS_MAX),
     };
-    let (seq, at, kind) = (entry.seq.0, clock(entry.at), entry.event.kind());
-    let line = format!("{seq:>5}  {at}  {kind:<20} {}", plain::line(&words));
+    let (seq, at, kind) = (entry.seq.0, time_of_day(entry.at), entry.event.kind());
+    let line = format!("{seq:>5}  {at}  {kind:<20} {}", sanitize::line(&words));
     Ok(line.trim_end().to_owned())
 }

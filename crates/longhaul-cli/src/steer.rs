@@ -11,15 +11,15 @@ use longhaul_core::time::Timestamp;
 use serde_json::json;
 
 use crate::client::RunClient;
-use crate::figure::lasted;
-use crate::teller::short;
-use crate::{name, say};
+use crate::event_printer::first_line;
+use crate::format::format_duration;
+use crate::{output, resolve};
 
 /// More than this is no message; the engine's own bound is far below.
 const TEXT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// How a run says that its next turn is under way; a view has no other word for it.
-const ASKING: &str = "asks the model, turn";
+const MODEL_CALL_PHRASE: &str = "asks the model, turn";
 
 const EXAMPLES: &str = "Examples:
   longhaul steer @last \"Keep the old cookie name for one more release\"
@@ -38,7 +38,7 @@ pub(crate) struct Steer {
     text: Vec<String>,
     /// When it is to be read
     #[arg(long, value_enum, default_value_t, value_name = "WHEN")]
-    delivery: When,
+    delivery: DeliveryArg,
     /// Now, cutting off what runs: the same as --delivery interrupt
     #[arg(long, conflicts_with = "delivery")]
     interrupt: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Steer {
 /// When a message is to be read.
 #[derive(Debug, Clone, Copy, Default, ValueEnum)]
 #[value(rename_all = "snake_case")]
-enum When {
+enum DeliveryArg {
     /// When the calls of this turn are done
     #[default]
     AfterBatch,
@@ -65,27 +65,27 @@ enum When {
     FollowUp,
 }
 
-impl From<When> for Delivery {
-    fn from(when: When) -> Self {
+impl From<DeliveryArg> for Delivery {
+    fn from(when: DeliveryArg) -> Self {
         match when {
-            When::AfterBatch => Self::AfterBatch,
-            When::BeforeNextTool => Self::BeforeNextTool,
-            When::Interrupt => Self::Interrupt,
-            When::FollowUp => Self::FollowUp,
+            DeliveryArg::AfterBatch => Self::AfterBatch,
+            DeliveryArg::BeforeNextTool => Self::BeforeNextTool,
+            DeliveryArg::Interrupt => Self::Interrupt,
+            DeliveryArg::FollowUp => Self::FollowUp,
         }
     }
 }
 
 impl Steer {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        name::with_run(&self.run, async |client, run| match self.status {
-            true => self.tell_status(client, run).await,
+        resolve::with_run(&self.run, async |client, run| match self.status {
+            true => self.print_status(client, run).await,
             false => self.send(client, run).await,
         })
     }
 
     async fn send(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
-        let text = say::text_or_stdin(&self.text, TEXT_BYTES_MAX, "the message")?;
+        let text = output::text_or_stdin(&self.text, TEXT_BYTES_MAX, "the message")?;
         let delivery = match self.interrupt {
             true => Delivery::Interrupt,
             false => self.delivery.into(),
@@ -95,41 +95,39 @@ impl Steer {
             let receipt = json!({
                 "id": steer, "run": run, "status": "queued", "delivery": delivery,
             });
-            return say::json(&receipt);
+            return output::stdout_json(&receipt);
         }
         let view = client.show(run).await?;
-        let now = short(&view.now);
-        say::words(&format!(
+        let now = first_line(&view.now);
+        output::stdout_text(&format!(
             "Queued for {run}. {now} {}",
-            read_when(&view, delivery)
+            delivery_text(&view, delivery)
         ))?;
-        say::words(&format!(
-            "{steer}   Was it read? longhaul steer {run} --status"
-        ))?;
-        if !client.is_driven().await? {
-            say::talk(&format!("Nobody drives it now: longhaul watch {run}"));
+        output::stdout_text(&format!("{steer}   Was it read? longhaul steer {run} --status"))?;
+        if !client.has_driver().await? {
+            output::stderr_line(&format!("Nobody drives it now: longhaul watch {run}"));
         }
         Ok(())
     }
 
-    async fn tell_status(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
-        let steers = client.steers(run).await?;
+    async fn print_status(&self, client: &RunClient, run: RunId) -> anyhow::Result<()> {
+        let steers = client.list_steers(run).await?;
         if self.json {
-            return say::json_list(&steers);
+            return output::json_list(&steers);
         }
         if steers.is_empty() {
-            say::talk(&format!("Nothing was sent to {run}."));
+            output::stderr_line(&format!("Nothing was sent to {run}."));
         }
-        let now = client.now().await?;
-        let tell = |steer| say::words(&became(steer, now));
+        let now = client.store_time().await?;
+        let tell = |steer| output::stdout_text(&status_text(steer, now));
         steers.iter().try_for_each(tell)
     }
 }
 
 /// When a message that was queued now will be read.
-fn read_when(run: &RunView, delivery: Delivery) -> String {
+fn delivery_text(run: &RunView, delivery: Delivery) -> String {
     // The turn that is asked for now is not completed yet, and comes before.
-    let next = match run.now.contains(ASKING) {
+    let next = match run.now.contains(MODEL_CALL_PHRASE) {
         true => run.turns + 2,
         false => run.turns + 1,
     };
@@ -146,12 +144,12 @@ fn read_when(run: &RunView, delivery: Delivery) -> String {
 }
 
 /// What became of a message.
-fn became(steer: &SteerView, now: Timestamp) -> String {
+fn status_text(steer: &SteerView, now: Timestamp) -> String {
     let id = steer.id;
-    let text = short(&steer.text);
+    let text = first_line(&steer.text);
     let after = steer.after_s.map_or_else(String::new, |seconds| {
         let span = longhaul_core::time::Millis((seconds * 1_000.0) as u64);
-        format!(", {} after you sent it", lasted(span))
+        format!(", {} after you sent it", format_duration(span))
     });
     match (steer.status, steer.between, &steer.why) {
         (SteerState::Delivered, Some([0, _]), _) => {
@@ -163,7 +161,7 @@ fn became(steer: &SteerView, now: Timestamp) -> String {
         (_, _, Some(why)) => format!("{id}  not delivered: {why}: {text}"),
         (SteerState::Queued, ..) => {
             let since = steer.sent_at.map_or_else(String::new, |sent| {
-                format!(" since {}", lasted(now.since(sent)))
+                format!(" since {}", format_duration(now.since(sent)))
             });
             format!("{id}  queued{since}: {text}")
         }

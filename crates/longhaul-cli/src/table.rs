@@ -2,8 +2,8 @@
 //!
 //! Never: a cell that breaks its row, or spaces at the end of a line.
 
-use crate::paint::{Paint, Tone};
-use crate::{plain, say};
+use crate::style::{Styler, Tone};
+use crate::{output, sanitize};
 
 /// A place in a table.
 #[derive(Debug, Clone)]
@@ -15,16 +15,13 @@ pub(crate) struct Cell {
 impl Cell {
     /// These words.
     pub(crate) fn new(text: impl AsRef<str>) -> Self {
-        Self {
-            text: plain::line(text.as_ref()),
-            tone: None,
-        }
+        Self { text: sanitize::line(text.as_ref()), tone: None }
     }
 
     /// At most so many letters of them.
     #[must_use]
-    pub(crate) fn at_most(mut self, max: usize) -> Self {
-        self.text = plain::cut(&self.text, max);
+    pub(crate) fn truncated(mut self, max: usize) -> Self {
+        self.text = sanitize::truncate(&self.text, max);
         self
     }
 
@@ -42,29 +39,28 @@ pub(crate) fn print(
     rows: impl IntoIterator<Item = Vec<Cell>>,
 ) -> anyhow::Result<()> {
     let rows: Vec<Vec<Cell>> = rows.into_iter().collect();
-    let lines = table(head, &rows, Paint::for_stdout());
-    lines.iter().try_for_each(|line| say::data(line))
+    let lines = table_lines(head, &rows, Styler::for_stdout());
+    lines.iter().try_for_each(|line| output::stdout_line(line))
 }
 
 /// The lines of a table with this head.
-pub(crate) fn table(head: &[&str], rows: &[Vec<Cell>], paint: Paint) -> Vec<String> {
+pub(crate) fn table_lines(head: &[&str], rows: &[Vec<Cell>], paint: Styler) -> Vec<String> {
     let head: Vec<Cell> = head.iter().map(Cell::new).collect();
-    let all: Vec<&[Cell]> = std::iter::once(head.as_slice())
-        .chain(rows.iter().map(Vec::as_slice))
-        .collect();
+    let all: Vec<&[Cell]> =
+        std::iter::once(head.as_slice()).chain(rows.iter().map(Vec::as_slice)).collect();
     let width = |column: usize| {
         let cells = all.iter().filter_map(|row| row.get(column));
         cells.map(|cell| cell.text.chars().count()).max()
     };
     let widths: Vec<usize> = (0..head.len()).map_while(width).collect();
-    all.iter().map(|row| line(row, &widths, paint)).collect()
+    all.iter().map(|row| format_row(row, &widths, paint)).collect()
 }
 
-fn line(row: &[Cell], widths: &[usize], paint: Paint) -> String {
+fn format_row(row: &[Cell], widths: &[usize], paint: Styler) -> String {
     let mut line = String::new();
     for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
         let text = match cell.tone {
-            Some(tone) => paint.tone(tone, &cell.text),
+            Some(tone) => paint.apply(tone, &cell.text),
             None => cell.text.clone(),
         };
         line.push_str(&text);

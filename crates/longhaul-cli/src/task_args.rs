@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
-use longhaul_core::policy::budget::Raise;
+use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::raw::{RawJson, check_readable};
 use longhaul_core::time::Millis;
-use longhaul_core::usage::Micros;
+use longhaul_core::usage::MicroUsd;
 use longhaul_engine::Task;
 use longhaul_engine::agent::BudgetPatch;
 use serde_json::Value;
 
+use crate::caller_name::caller_name;
 use crate::error::CliError;
-use crate::me::me;
-use crate::say;
+use crate::output;
 
 /// The longest input that is read.
 const INPUT_BYTES_MAX: u64 = 1024 * 1024;
@@ -44,8 +44,8 @@ pub(crate) struct TaskArgs {
     #[arg(long)]
     inbox: Option<InboxName>,
     /// Caps: dollars, or a list such as usd=2,turns=20,tokens=100000,active_time=10m
-    #[arg(long, value_parser = raise)]
-    budget: Option<Raise>,
+    #[arg(long, value_parser = parse_caps)]
+    budget: Option<BudgetRaise>,
     /// A name and a value that tools get and the model can't see; may be repeated
     #[arg(long, value_name = "NAME=VALUE")]
     context: Vec<String>,
@@ -73,7 +73,7 @@ impl TaskArgs {
     }
 
     /// The same task, asked of this model.
-    pub(crate) fn ask(&mut self, model: String) {
+    pub(crate) fn set_model(&mut self, model: String) {
         self.model = Some(model);
     }
 
@@ -94,26 +94,23 @@ impl TaskArgs {
         task.model.clone_from(&self.model);
         task.priority = self.priority;
         task.kind.clone_from(&self.kind);
-        task.actor = self.actor.as_deref().map(actor).transpose()?;
+        task.actor = self.actor.as_deref().map(parse_actor).transpose()?;
         task.tags.clone_from(&self.tag);
         task.idempotency_key.clone_from(&self.idempotency_key);
-        task.submitter = Some(me());
+        task.submitter = Some(caller_name());
         task.lane.clone_from(&self.lane);
         task.thread.clone_from(&self.thread);
         task.resource.clone_from(&self.resource);
         task.inbox.clone_from(&self.inbox);
         if let Some(caps) = self.budget {
-            task.budget = BudgetPatch {
-                caps,
-                warn_percent: None,
-            };
+            task.budget = BudgetPatch { caps, warn_percent: None };
         }
-        task.context = context(&self.context)?;
+        task.context = parse_context(&self.context)?;
         Ok(task)
     }
 
     fn input(&self) -> anyhow::Result<RawJson> {
-        let text = say::text_or_stdin(&self.input, INPUT_BYTES_MAX + 1, "the input")?;
+        let text = output::text_or_stdin(&self.input, INPUT_BYTES_MAX + 1, "the input")?;
         if text.len() as u64 > INPUT_BYTES_MAX {
             let words = format!("the input is longer than {INPUT_BYTES_MAX} bytes");
             return Err(CliError::usage(words).into());
@@ -125,15 +122,15 @@ impl TaskArgs {
                     .map_err(|bad| CliError::usage(format!("the input can't be read: {bad}")))?;
                 Ok(json)
             }
-            Ok(_) | Err(_) => Ok(RawJson::of(&text)),
+            Ok(_) | Err(_) => Ok(RawJson::from_serialize(&text)),
         }
     }
 }
 
 /// Whoever is meant: an object as it is, anything else is a name.
-fn actor(text: &str) -> anyhow::Result<RawJson> {
+fn parse_actor(text: &str) -> anyhow::Result<RawJson> {
     if !text.trim_start().starts_with('{') {
-        return Ok(RawJson::of(&serde_json::json!({ "name": text })));
+        return Ok(RawJson::from_serialize(&serde_json::json!({ "name": text })));
     }
     let wrong =
         |why: String| CliError::usage(format!("--actor: {why}; as in {{\"name\": \"Ada\"}}"));
@@ -141,7 +138,7 @@ fn actor(text: &str) -> anyhow::Result<RawJson> {
     RawJson::parse(text.trim()).map_err(|why| wrong(why.to_string()).into())
 }
 
-fn context(said: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
+fn parse_context(said: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
     let pair = |text: &String| {
         let (name, value) = text
             .split_once('=')
@@ -153,23 +150,17 @@ fn context(said: &[String]) -> anyhow::Result<BTreeMap<String, RawJson>> {
                  approves a call, so none is read from the environment by its name"
             );
             return Err(CliError::usage(words)
-                .hint(
-                    "no secret: let your shell fill it in",
-                    format!("--context {name}=\"$NAME\""),
-                )
-                .hint(
-                    "a secret of a server's tools",
-                    "name it as ${NAME} in .mcp.json",
-                )
+                .hint("no secret: let your shell fill it in", format!("--context {name}=\"$NAME\""))
+                .hint("a secret of a server's tools", "name it as ${NAME} in .mcp.json")
                 .into());
         }
-        Ok((name.to_owned(), RawJson::of(&value)))
+        Ok((name.to_owned(), RawJson::from_serialize(&value)))
     };
     said.iter().map(pair).collect()
 }
 
 /// Caps as they are typed: dollars, or names and values.
-pub(crate) fn raise(said: &str) -> Result<Raise, String> {
+pub(crate) fn parse_caps(said: &str) -> Result<BudgetRaise, String> {
     let wrong = |part: &str| {
         format!(
             "`{part}`: write dollars such as 10, or a list such as \
@@ -179,18 +170,17 @@ pub(crate) fn raise(said: &str) -> Result<Raise, String> {
     let dollars = |text: &str| {
         let usd: f64 = text.parse().map_err(|_| wrong(text))?;
         let fits = usd.is_finite() && usd > 0.0 && usd <= 1e9;
-        fits.then_some(Micros((usd * 1e6).round() as u64))
-            .ok_or_else(|| wrong(text))
+        fits.then_some(MicroUsd((usd * 1e6).round() as u64)).ok_or_else(|| wrong(text))
     };
-    let mut raise = Raise::default();
+    let mut raise = BudgetRaise::default();
     for part in said.split(',') {
         match part.split_once('=') {
-            None => raise.micros = Some(dollars(part)?),
-            Some(("usd", value)) => raise.micros = Some(dollars(value)?),
+            None => raise.micro_usd = Some(dollars(part)?),
+            Some(("usd", value)) => raise.micro_usd = Some(dollars(value)?),
             Some(("turns", value)) => raise.turns = Some(value.parse().map_err(|_| wrong(part))?),
             Some(("tokens", value)) => raise.tokens = Some(value.parse().map_err(|_| wrong(part))?),
             Some(("active_time", value)) => {
-                raise.active = Some(longhaul::span::read(value).ok_or_else(|| wrong(part))?);
+                raise.active = Some(longhaul::duration::parse(value).ok_or_else(|| wrong(part))?);
             }
             Some(_) => return Err(wrong(part)),
         }

@@ -6,68 +6,61 @@ use longhaul_api::transcript::TranscriptView;
 use longhaul_core::message::{Block, Message, Part, Reply, ToolResult};
 
 /// The parts of a conversation, in order.
-pub(crate) fn told(transcript: &TranscriptView) -> Vec<String> {
+pub(crate) fn render(transcript: &TranscriptView) -> Vec<String> {
     let mut told = Vec::new();
     if let Some(system) = transcript.system.as_deref().filter(|text| !text.is_empty()) {
-        told.push(said("system", system));
+        told.push(speaker_block("system", system));
     }
-    told.extend(messages_told(
-        transcript.messages.iter().map(|message| &**message),
-    ));
+    told.extend(render_messages(transcript.messages.iter().map(|message| &**message)));
     told
 }
 
 /// The parts of some messages, in order.
-pub(crate) fn messages_told<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<String> {
+pub(crate) fn render_messages<'a>(messages: impl Iterator<Item = &'a Message>) -> Vec<String> {
     let mut told = Vec::new();
     for message in messages {
         match message {
-            Message::User(parts) => told.push(said("user", &words(parts))),
+            Message::User(parts) => told.push(speaker_block("user", &parts_text(parts))),
             Message::Assistant(reply) => told.extend(reply_parts(reply)),
-            Message::Results(results) => told.extend(results.iter().map(result)),
+            Message::Results(results) => told.extend(results.iter().map(result_block)),
         }
     }
     told
 }
 
-fn said(who: &str, text: &str) -> String {
-    format!("{who}:\n{}\n", indented(text))
+fn speaker_block(who: &str, text: &str) -> String {
+    format!("{who}:\n{}\n", indent(text))
 }
 
-fn indented(text: &str) -> String {
-    let lines: Vec<String> = text
-        .trim_end()
-        .lines()
-        .map(|line| format!("  {line}"))
-        .collect();
+fn indent(text: &str) -> String {
+    let lines: Vec<String> = text.trim_end().lines().map(|line| format!("  {line}")).collect();
     lines.join("\n")
 }
 
 fn reply_parts(reply: &Reply) -> Vec<String> {
     let part = |block: &Block| match block {
-        Block::Text(words) => said("assistant", &words.text),
+        Block::Text(words) => speaker_block("assistant", &words.text),
         Block::Thinking(thought) if thought.text.is_empty() => {
-            said("assistant, thinking", "(hidden by the provider)")
+            speaker_block("assistant, thinking", "(hidden by the provider)")
         }
-        Block::Thinking(thought) => said("assistant, thinking", &thought.text),
-        Block::ToolCall(call) => said(
-            &format!("assistant calls {}", call.name),
-            call.input.as_str(),
-        ),
-        Block::Other(raw) => said("assistant, in a block we don't know", raw.as_str()),
+        Block::Thinking(thought) => speaker_block("assistant, thinking", &thought.text),
+        Block::ToolCall(call) => {
+            speaker_block(&format!("assistant calls {}", call.name), call.input.as_str())
+        }
+        Block::Other(raw) => speaker_block("assistant, in a block we don't know", raw.as_str()),
     };
     reply.blocks.iter().map(part).collect()
 }
 
-fn result(result: &ToolResult) -> String {
+fn result_block(result: &ToolResult) -> String {
     let who = match result.is_error {
         true => format!("result of {}, failed", result.call),
         false => format!("result of {}", result.call),
     };
-    said(&who, &words(&result.content))
+    speaker_block(&who, &parts_text(&result.content))
 }
 
-fn words(parts: &[Part]) -> String {
+fn parts_text(parts: &[Part]) -> String {
     let word = |part: &Part| match part {
         Part::Text(text) => text.to_string(),
         Part::Image(image) => {

@@ -3,20 +3,20 @@
 //!
 //! Invariant: neither silence nor a missing terminal is a yes.
 
-pub(crate) mod asking;
+pub(crate) mod confirm;
 mod project;
 
 use clap::{Args, Subcommand};
-use longhaul::trust::decisions::Status;
-use longhaul::trust::item::Item;
+use longhaul::trust::decisions::TrustStatus;
+use longhaul::trust::item::TrustItem;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::paint::Tone;
+use crate::style::Tone;
 use crate::table::{self, Cell};
-use crate::trust::project::{Project, no_decisions};
-use crate::{here, plain, say};
+use crate::trust::project::{ProjectTrust, decision_file_error};
+use crate::{environment, output, sanitize};
 
 const EXAMPLES: &str = "Examples:
   longhaul trust                   shows what this project would do, and asks
@@ -62,13 +62,15 @@ enum Command {
 
 impl Trust {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let config = here::config(&here::surroundings()?)?;
-        let project = Project::new(&config, &here::agents(&config)?);
+        let config = environment::load_config(&environment::process_env()?)?;
+        let project = ProjectTrust::new(&config, &environment::load_agents(&config)?);
         match &self.command {
             Some(Command::Ls { json: true }) => print_json(&project),
             Some(Command::Revoke) => revoke(&project),
             None | Some(Command::Ls { .. }) if project.items.is_empty() => {
-                say::talk("This project would run nothing on its own: there is nothing to trust.");
+                output::stderr_line(
+                    "This project would run nothing on its own: there is nothing to trust.",
+                );
                 Ok(())
             }
             Some(Command::Ls { .. }) => print_table(&project),
@@ -78,100 +80,106 @@ impl Trust {
 }
 
 /// Goes through all of it.
-fn decide(project: &Project, yes: bool) -> anyhow::Result<()> {
+fn decide(project: &ProjectTrust, yes: bool) -> anyhow::Result<()> {
     // Nobody is to look at something for nothing.
-    project.decisions.kept_in().map_err(no_decisions)?;
+    project.decisions.file_path().map_err(decision_file_error)?;
     let mut unknown = Vec::new();
     for item in &project.items {
-        match project.decisions.decided(item) {
-            Status::Trusted => say::talk(&plain::line(&format!("{item} is trusted already."))),
-            Status::Unknown(why) => {
-                unknown.push(plain::line(&format!("{item} can't be trusted: {why}")));
+        match project.decisions.recorded_status(item) {
+            TrustStatus::Trusted => {
+                output::stderr_line(&sanitize::line(&format!("{item} is trusted already.")))
             }
-            Status::Unasked | Status::New | Status::Changed(_) => {}
+            TrustStatus::Unknown(why) => {
+                unknown.push(sanitize::line(&format!("{item} can't be trusted: {why}")));
+            }
+            TrustStatus::TrustedByVariable | TrustStatus::Undecided | TrustStatus::Changed(_) => {}
         }
     }
-    let open = project.open();
+    let open = project.undecided_items();
     match yes {
         true => {
             for item in &open {
-                asking::show(&project.decisions, item);
+                confirm::print_item(&project.decisions, item);
             }
-            asking::trust(&project.decisions, &open)?;
+            confirm::record_trust(&project.decisions, &open)?;
         }
         false if open.is_empty() => {}
-        false => asking::ask(&project.decisions, &open)?,
+        false => confirm::ask(&project.decisions, &open)?,
     }
     // The others are decided about all the same.
     if !unknown.is_empty() {
         return Err(CliError::usage(unknown.join("; ")).into());
     }
-    let many = match project.open().len() {
+    let many = match project.undecided_items().len() {
         0 => return Ok(()),
         1 => "1 thing of this project is not trusted, and not done".to_owned(),
         many => format!("{many} things of this project are not trusted, and not done"),
     };
     Err(CliError::usage(many)
-        .exit(Exit::NotAllowed)
+        .with_exit(Exit::NotAllowed)
         .hint("see what they are", "longhaul trust ls")
         .hint("decide at a terminal", "longhaul trust")
         .hint("trust all that is shown", "longhaul trust --yes")
         .into())
 }
 
-fn print_json(project: &Project) -> anyhow::Result<()> {
-    let item = |item: &Item| {
+fn print_json(project: &ProjectTrust) -> anyhow::Result<()> {
+    let item = |item: &TrustItem| {
         json!({
             "kind": item.kind.as_str(),
             "name": item.name,
             "status": project.decisions.status(item).as_str(),
             "hash": item.settings,
             "files": item.files.as_ref().ok(),
-            "runs": item.shown,
+            "lines": item.lines,
             "used_by": item.used_by,
         })
     };
     let data = json!({
-        "things": project.items.iter().map(item).collect::<Value>(),
-        "kept_in": project.decisions.kept_in().ok(),
+        "items": project.items.iter().map(item).collect::<Value>(),
+        "decisions_file": project.decisions.file_path().ok(),
     });
-    say::json(&data)
+    output::stdout_json(&data)
 }
 
-fn print_table(project: &Project) -> anyhow::Result<()> {
-    let row = |item: &Item| {
+fn print_table(project: &ProjectTrust) -> anyhow::Result<()> {
+    let row = |item: &TrustItem| {
         let (status, tone) = match project.decisions.status(item) {
-            Status::Trusted => ("trusted".to_owned(), Tone::Good),
-            Status::Unasked => ("trusted by LONGHAUL_TRUST=1".to_owned(), Tone::Good),
-            Status::New => ("not trusted".to_owned(), Tone::You),
-            Status::Changed(_) => ("changed since it was trusted".to_owned(), Tone::You),
-            Status::Unknown(why) => (format!("not trusted: {why}"), Tone::Bad),
+            TrustStatus::Trusted => ("trusted".to_owned(), Tone::Good),
+            TrustStatus::TrustedByVariable => {
+                ("trusted by LONGHAUL_TRUST=1".to_owned(), Tone::Good)
+            }
+            TrustStatus::Undecided => ("not trusted".to_owned(), Tone::NeedsPerson),
+            TrustStatus::Changed(_) => {
+                ("changed since it was trusted".to_owned(), Tone::NeedsPerson)
+            }
+            TrustStatus::Unknown(why) => (format!("not trusted: {why}"), Tone::Bad),
         };
         let used_by = match item.used_by.is_empty() {
             true => "nobody".to_owned(),
             false => item.used_by.join(", "),
         };
         vec![
-            Cell::new(&item.name).at_most(60),
+            Cell::new(&item.name).truncated(60),
             Cell::new(item.kind.as_str()),
             Cell::new(status).tone(tone),
-            Cell::new(used_by).at_most(60),
+            Cell::new(used_by).truncated(60),
         ]
     };
     let rows = project.items.iter().map(row);
-    let head = ["THING", "KIND", "STATUS", "USED BY"];
+    let head = ["ITEM", "KIND", "STATUS", "USED BY"];
     table::print(&head, rows)
 }
 
-fn revoke(project: &Project) -> anyhow::Result<()> {
-    let gone = project.decisions.revoke().map_err(no_decisions)?;
-    say::words(&match gone {
+fn revoke(project: &ProjectTrust) -> anyhow::Result<()> {
+    let gone = project.decisions.revoke().map_err(decision_file_error)?;
+    output::stdout_text(&match gone {
         0 => "Nothing of this project was trusted.".to_owned(),
         1 => "1 decision about this project is forgotten.".to_owned(),
         many => format!("{many} decisions about this project are forgotten."),
     })?;
     if gone > 0 {
-        say::talk("note: what was started before goes on; nothing of it is started anew");
+        output::stderr_line("note: what was started before goes on; nothing of it is started anew");
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use longhaul_core::event::EVENT_FORMAT;
 use serde_json::json;
 
-use crate::say;
+use crate::output;
 
 /// Says which build this is.
 #[derive(Debug, Args)]
@@ -19,7 +19,7 @@ pub(crate) struct Version {
 impl Version {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         let version = env!("CARGO_PKG_VERSION");
-        say::data(&if self.json {
+        output::stdout_line(&if self.json {
             json!({ "version": version, "journal_format": EVENT_FORMAT }).to_string()
         } else {
             format!("longhaul {version} (journal format {EVENT_FORMAT})")

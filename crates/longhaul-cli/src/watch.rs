@@ -6,14 +6,14 @@ use clap::Args;
 use longhaul_core::id::Seq;
 
 use crate::client::RunClient;
-use crate::client::connect::{look_at, server};
+use crate::client::connect::{connect_to, find_server};
 use crate::exit::Exit;
-use crate::heir::Heir;
 use crate::interrupts::Interrupts;
-use crate::open::drive_if_free;
-use crate::run::{FollowArgs, Followed};
-use crate::trust::asking;
-use crate::{here, name, runtime};
+use crate::run::{FollowArgs, FollowedRun};
+use crate::store_access::drive_or_observe;
+use crate::takeover::Takeover;
+use crate::trust::confirm;
+use crate::{environment, resolve, runtime};
 
 const EXAMPLES: &str = "Examples:
   longhaul watch @last
@@ -38,46 +38,46 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
         let timeout = self.follow.timeout;
-        let runtime = runtime::driving()?;
+        let runtime = runtime::multi_thread()?;
         // Who is meant is found before anybody drives; there may be nothing to do.
-        let server = server()?;
+        let server = find_server()?;
         let is_served = server.is_some();
-        let beside = look_at(server)?;
+        let beside = connect_to(server)?;
         let (run, view) = runtime.block_on(async {
-            let run = name::run(&beside, &self.run).await?;
+            let run = resolve::resolve_run(&beside, &self.run).await?;
             let view = beside.show(run).await?;
             anyhow::Ok((run, view))
         })?;
         let over = view.status.is_terminal();
-        let manner = self.follow.stream_manner();
+        let manner = self.follow.stream_options();
         // As `run` began it: whoever goes on with it needs the same variables.
         let here = match over || is_served {
-            true => here::surroundings()?,
-            false => here::with_env_file(here::surroundings()?)?,
+            true => environment::process_env()?,
+            false => environment::with_dotenv(environment::process_env()?)?,
         };
         let opened = match over || is_served {
             true => None,
             false => {
-                let nobody = manner.silent || manner.leave_at_person;
-                let config = here::quiet_config(&here)?;
-                let agents = here::agents(&config)?;
-                _ = asking::before((&config, &agents), Some(view.agent.as_str()), nobody)?;
-                Some(drive_if_free(&here)?)
+                let nobody = manner.silent || manner.stop_at_person;
+                let config = environment::load_config_quietly(&here)?;
+                let agents = environment::load_agents(&config)?;
+                _ = confirm::ask_before_run((&config, &agents), Some(view.agent.as_str()), nobody)?;
+                Some(drive_or_observe(&here)?)
             }
         };
-        let looked = opened.as_ref().map(|opened| opened.look(manner.silent));
+        let looked = opened.as_ref().map(|opened| opened.runtime(manner.silent));
         let client: RunClient = match looked {
             None => beside,
             Some((house, _)) => RunClient::local(&house.longhaul),
         };
-        let followed = Followed {
+        let followed = FollowedRun {
             client: &client,
             run,
             after: Seq(self.after),
-            drives: looked.and_then(|(house, drives)| drives.then_some(house)),
-            heir: Heir::of(looked, &here),
+            driven_runtime: looked.and_then(|(house, drives)| drives.then_some(house)),
+            takeover: Takeover::new(looked, &here),
             timeout,
         };
-        runtime.block_on(async { followed.to_its_end(manner, Interrupts::listen()?).await })
+        runtime.block_on(async { followed.run_to_end(manner, Interrupts::listen()?).await })
     }
 }

@@ -5,8 +5,8 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::driven::why;
-use crate::{name, say};
+use crate::driver_status::explain;
+use crate::{output, resolve};
 
 const EXAMPLES: &str = "Examples:
   longhaul why @last
@@ -25,21 +25,21 @@ pub(crate) struct Why {
 
 impl Why {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        name::with_run(&self.run, async |client, run| {
+        resolve::with_run(&self.run, async |client, run| {
             let view = client.show(run).await?;
-            let said = why(client, &view).await?;
+            let said = explain(client, &view).await?;
             if self.json {
                 let command = Some(&said.command).filter(|command| !command.is_empty());
                 let answer = json!({
                     "run": run, "status": view.status, "reason": view.reason,
-                    "sentence": said.sentence, "command": command,
+                    "message": said.message, "command": command,
                 });
-                return say::json(&answer);
+                return output::stdout_json(&answer);
             }
-            say::words(&said.sentence)?;
+            output::stdout_text(&said.message)?;
             match said.command.as_str() {
                 "" => Ok(()),
-                command => say::words(&format!("  {command}")),
+                command => output::stdout_text(&format!("  {command}")),
             }
         })
     }

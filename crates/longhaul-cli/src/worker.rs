@@ -8,16 +8,16 @@ use longhaul::config::secrets;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
 use longhaul_engine::hooks::Hooks;
-use longhaul_engine::stop::Stop;
-use longhaul_engine::worker::Worker as Engine;
+use longhaul_engine::shutdown::Shutdown;
+use longhaul_engine::worker::Worker as EngineWorker;
 use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::eof::parent_gone;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::trust::asking;
-use crate::{here, open, runtime, say};
+use crate::parent_watch::parent_gone;
+use crate::trust::confirm;
+use crate::{environment, output, runtime, store_access};
 
 const EXAMPLES: &str = "Examples:
   longhaul worker                  drives .longhaul/longhaul.db of this project
@@ -40,54 +40,58 @@ pub(crate) struct Worker {
 
 /// Tells what the worker does, one line for each.
 #[derive(Debug)]
-struct Lines;
+struct RunLogHooks;
 
 #[async_trait::async_trait]
-impl Hooks for Lines {
+impl Hooks for RunLogHooks {
     async fn on_start(&self, run: RunId) {
-        say::talk(&format!("{run}  claimed"));
+        output::stderr_line(&format!("{run}  claimed"));
     }
 
     async fn on_complete(&self, run: &RunRow) {
-        say::talk(&format!("{}  completed  {} turns", run.id, run.turns));
+        output::stderr_line(&format!("{}  completed  {} turns", run.id, run.turns));
     }
 
     async fn on_error(&self, run: &RunRow) {
         let code = run.code.as_deref().unwrap_or(run.status.as_str());
-        say::talk(&format!("{}  {code}", run.id));
+        output::stderr_line(&format!("{}  {code}", run.id));
     }
 
-    async fn on_rest(&self, run: &RunRow) {
+    async fn on_idle(&self, run: &RunRow) {
         let reason = run.reason.as_deref().unwrap_or(run.status.as_str());
-        say::talk(&format!("{}  rests: {reason}", run.id));
+        output::stderr_line(&format!("{}  rests: {reason}", run.id));
     }
 }
 
 impl Worker {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let config = here::quiet_config(&here::surroundings()?)?;
-        let shut = asking::before((&config, &here::agents(&config)?), None, self.quiet)?;
+        let config = environment::load_config_quietly(&environment::process_env()?)?;
+        let shut = confirm::ask_before_run(
+            (&config, &environment::load_agents(&config)?),
+            None,
+            self.quiet,
+        )?;
         for note in secrets::notes(&config).into_iter().chain(shut) {
             if !self.quiet {
-                say::talk(&format!("note: {note}"));
+                output::stderr_line(&format!("note: {note}"));
             }
         }
-        let house = open::drive()?;
+        let house = store_access::open_as_driver()?;
         let options = worker_options(&house.config)
             .map_err(|bad| CliError::usage(format!("[worker] inboxes: {bad}")))?;
         if !self.quiet {
             let file = store_file(&house.config)?;
-            say::talk(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")));
-            say::talk(&format!("  Data        {}", file.display()));
-            say::talk(&format!("  At once     {} runs", options.concurrency));
-            say::talk("  Stop        Ctrl-C; runs go on when the next worker starts");
+            output::stderr_line(&format!("  Longhaul {}", env!("CARGO_PKG_VERSION")));
+            output::stderr_line(&format!("  Data        {}", file.display()));
+            output::stderr_line(&format!("  At once     {} runs", options.concurrency));
+            output::stderr_line("  Stop        Ctrl-C; runs go on when the next worker starts");
         }
-        let mut worker = Engine::new(house.longhaul.ports(), options);
+        let mut worker = EngineWorker::new(house.longhaul.services(), options);
         if !self.quiet {
-            worker = worker.hooks(Arc::new(Lines));
+            worker = worker.with_hooks(Arc::new(RunLogHooks));
         }
-        runtime::driving()?.block_on(async {
-            let stop = Stop::new();
+        runtime::multi_thread()?.block_on(async {
+            let stop = Shutdown::new();
             let mut worked = std::pin::pin!(worker.run(stop.clone()));
             let mut terminated = signal(SignalKind::terminate())?;
             let mut interrupted = signal(SignalKind::interrupt())?;
@@ -96,7 +100,7 @@ impl Worker {
                 tokio::select! {
                     biased;
                     done = worked.as_mut() => {
-                        house.served.close().await;
+                        house.mcp_tools.close().await;
                         done?;
                         return Ok(Exit::Done);
                     }
@@ -106,10 +110,10 @@ impl Worker {
                 }
                 match stop.is_draining() {
                     false => {
-                        say::talk("stopping: runs are let go of at their next fact");
+                        output::stderr_line("stopping: runs are let go of at their next fact");
                         stop.drain();
                     }
-                    true => stop.cut(),
+                    true => stop.abort(),
                 }
             }
         })

@@ -2,9 +2,9 @@
 //!
 //! Never: a secret. Keys are known here by their hashes only.
 
-use crate::spelling::word_enum;
+use crate::text_macros::string_enum;
 
-word_enum! {
+string_enum! {
     /// What a caller may do. A later one may do all that an earlier one may.
     #[derive(PartialOrd, Ord)]
     pub enum Role {
@@ -21,7 +21,7 @@ word_enum! {
 
 impl Role {
     /// The role of this name.
-    pub fn read(said: &str) -> Option<Self> {
+    pub fn parse(said: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == said)
     }
 }
@@ -43,8 +43,8 @@ mod tests {
     fn roles_contain_each_other_in_order() {
         assert!(Role::ALL.is_sorted());
         for role in Role::ALL {
-            assert_eq!(Role::read(role.as_str()), Some(role));
+            assert_eq!(Role::parse(role.as_str()), Some(role));
         }
-        assert_eq!(Role::read("root"), None);
+        assert_eq!(Role::parse("root"), None);
     }
 }

@@ -22,7 +22,7 @@ pub struct Chain {
 
 impl Chain {
     /// The first step after `done` whose condition holds for what `done` gave.
-    pub fn after(&self, done: usize, verdict: StepVerdict) -> Option<usize> {
+    pub fn next_step(&self, done: usize, verdict: StepOutcome) -> Option<usize> {
         (done + 1..self.steps.len()).find(|step| match self.steps[*step].condition {
             Condition::Always => true,
             Condition::OnSuccess => verdict.success,
@@ -33,7 +33,7 @@ impl Chain {
 
 /// What the conditions look at in a completed step's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StepVerdict {
+pub struct StepOutcome {
     /// `output.data.success` is not false.
     pub success: bool,
     /// `output.data.issues_found` is true.
@@ -70,7 +70,7 @@ pub enum Condition {
 
 /// Where a run stands in its chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ChainPlace {
+pub struct ChainPosition {
     /// The whole chain.
     pub chain: Chain,
     /// Which step this run is, from 0.

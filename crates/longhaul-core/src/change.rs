@@ -9,13 +9,13 @@ use crate::event::Event;
 use crate::event::steer::Delivery;
 use crate::id::{BatchId, CallId, GateId, RuleId, RunId, SandboxId, SteerId, ThreadKey, TimerId};
 use crate::message::Message;
-use crate::policy::budget::Raise;
-use crate::policy::gate::{Answer, GateSpec, Pattern};
+use crate::policy::budget::BudgetRaise;
+use crate::policy::gate::{Answer, GateSpec, RulePattern};
 use crate::raw::{BlobRef, Hash};
-use crate::request::ReplyKey;
+use crate::request::IdempotencyKey;
 use crate::task::TaskSpec;
 use crate::time::{Millis, Timestamp};
-use crate::usage::{Hold, Micros, Usage};
+use crate::usage::{Hold, MicroUsd, Usage};
 
 /// Facts and the changes of rows that go with them: written whole or not at all.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -46,23 +46,23 @@ pub enum Change {
     /// The next step of a chain comes to be inside its root's lane and budget.
     OpenStep(Box<NewRun>),
     /// The run's head moves: it rests, stands still, is free or has ended.
-    SetHead(HeadMove),
+    SetHead(HeadUpdate),
     /// A gate opens.
     RaiseGate(Box<GateSpec>),
     /// An open gate gets an answer or closes. Refused when it is not open.
-    CloseGate(GateClosing),
+    UpdateGate(GateUpdate),
     /// A timer is set, or one that was due is spent.
-    SetTimer(TimerMove),
+    SetTimer(TimerUpdate),
     /// A message waits for the run. Refused when too many do.
     QueueSteer(SteerRow),
     /// A waiting message changes or is settled. Refused when it is settled already.
-    ChangeSteer(SteerMove),
+    UpdateSteer(SteerUpdate),
     /// A sandbox takes a seat. Refused when none is free.
-    TakeSeat(Seat),
+    AcquireSlot(SandboxSlot),
     /// A sandbox gives its seat back.
-    FreeSeat(SandboxId),
+    ReleaseSlot(SandboxId),
     /// The run queues for a seat of this provider.
-    QueueSeat(String),
+    QueueForSlot(String),
     /// A call's worst case is set aside. Refused when the account does not cover it.
     Hold(Hold),
     /// What was set aside is used, lost or given back.
@@ -72,7 +72,7 @@ pub enum Change {
     /// A message leaves the house.
     AddOutbox(OutboxRow),
     /// A thread remembers these messages.
-    AppendThread(ThreadRow),
+    AppendThread(ThreadMessages),
     /// A content is kept under its hash.
     PutBlob(Blob),
     /// A sandbox's row is made or changed.
@@ -82,11 +82,11 @@ pub enum Change {
     /// An approval is remembered or forgotten.
     PutRule(RuleRow),
     /// The account's caps are raised.
-    SetCap(Raise),
+    SetCap(BudgetRaise),
     /// The request under this key takes effect with this batch. Refused when it has
     /// taken effect before or is not in progress: of two attempts at a request, one
     /// that has outlived its lease and one that has replaced it, only one may do so.
-    MarkReply(ReplyKey),
+    MarkRequestApplied(IdempotencyKey),
 }
 
 /// A run as it comes to be.
@@ -107,7 +107,7 @@ pub const LANE_DEPTH_MAX: u32 = 10_000;
 
 /// Where a run's head goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HeadMove {
+pub enum HeadUpdate {
     /// It rests until a fact wakes it.
     Park {
         /// The word that lists show.
@@ -128,22 +128,22 @@ pub enum HeadMove {
         /// A word for programs when it failed.
         code: Option<String>,
         /// The lane's next run may begin.
-        frees_lane: bool,
+        releases_lane: bool,
     },
 }
 
 /// A gate's answer or end.
 #[derive(Debug, Clone, PartialEq)]
-pub struct GateClosing {
+pub struct GateUpdate {
     /// Which gate.
     pub gate: GateId,
     /// What becomes of it.
-    pub how: GateEnd,
+    pub transition: GateTransition,
 }
 
 /// What becomes of an open gate.
 #[derive(Debug, Clone, PartialEq)]
-pub enum GateEnd {
+pub enum GateTransition {
     /// It stays open with one answer more.
     Voted(Answer),
     /// It has its answer.
@@ -156,7 +156,7 @@ pub enum GateEnd {
 
 /// Setting and spending timers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum TimerMove {
+pub enum TimerUpdate {
     /// Due after a span or at a point, for this or another run.
     Arm {
         /// Which timer.
@@ -166,10 +166,10 @@ pub enum TimerMove {
         /// When.
         due: Due,
         /// What it tells.
-        what: TimerKind,
+        kind: TimerKind,
     },
     /// It has been told. Refused when somebody else has told it.
-    Spend(TimerId),
+    Consume(TimerId),
 }
 
 /// When a timer is due. The store makes the point of a span and compares it.
@@ -192,7 +192,7 @@ pub enum TimerKind {
     /// The start time has come.
     Start,
     /// The run before it in its batch has completed.
-    BatchTurn(BatchId),
+    BatchNext(BatchId),
     /// The batch was stopped: this run is not needed any more.
     BatchStopped(BatchId),
     /// A gate's deadline.
@@ -237,7 +237,7 @@ pub enum SteerStatus {
     /// Never read.
     Dropped {
         /// Why.
-        why: String,
+        reason: String,
     },
     /// Taken back.
     Withdrawn,
@@ -245,24 +245,24 @@ pub enum SteerStatus {
 
 /// A change of a waiting message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SteerMove {
+pub struct SteerUpdate {
     /// Which.
     pub steer: SteerId,
     /// New words, if they change.
-    pub words: Option<(String, Delivery)>,
+    pub edit: Option<(String, Delivery)>,
     /// How it stands now.
     pub status: SteerStatus,
 }
 
 /// A place among the sandboxes that may run at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seat {
+pub struct SandboxSlot {
     /// Who sits.
     pub sandbox: SandboxId,
     /// At whose table.
     pub provider: String,
     /// How many places there are.
-    pub seats: u32,
+    pub capacity: u32,
 }
 
 /// What becomes of a hold.
@@ -284,7 +284,7 @@ pub struct UsageRow {
     /// Tokens.
     pub usage: Usage,
     /// Money; none: not known.
-    pub cost: Option<Micros>,
+    pub cost: Option<MicroUsd>,
     /// Turns completed by it: 1 or 0.
     pub turns: u32,
     /// Active time.
@@ -302,7 +302,7 @@ pub struct OutboxRow {
 
 /// What a thread remembers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ThreadRow {
+pub struct ThreadMessages {
     /// Which thread.
     pub thread: ThreadKey,
     /// What was said.
@@ -313,7 +313,7 @@ pub struct ThreadRow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blob {
     /// Its hash and length.
-    pub at: BlobRef,
+    pub blob_ref: BlobRef,
     /// Its bytes.
     pub content: std::sync::Arc<[u8]>,
 }
@@ -322,15 +322,12 @@ impl Blob {
     /// The blob of this content.
     pub fn new(content: impl Into<std::sync::Arc<[u8]>>) -> Self {
         let content = content.into();
-        Self {
-            at: BlobRef::to(&content),
-            content,
-        }
+        Self { blob_ref: BlobRef::for_content(&content), content }
     }
 
     /// Its hash.
     pub const fn hash(&self) -> Hash {
-        self.at.hash
+        self.blob_ref.hash
     }
 }
 
@@ -377,7 +374,7 @@ pub struct RuleRow {
     /// Which.
     pub rule: RuleId,
     /// What it lets pass.
-    pub pattern: Pattern,
+    pub pattern: RulePattern,
     /// Who said so.
     pub by: String,
     /// It is in force.

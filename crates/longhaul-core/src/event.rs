@@ -4,28 +4,28 @@
 
 pub mod codec;
 pub mod entry;
+pub mod environment;
 pub mod gate;
 pub mod run;
 pub mod steer;
 pub mod tool;
 pub mod turn;
-pub mod world;
 
-use crate::event::gate::{GateAnswer, GateClosed, GateExpired, GateRaised};
+use crate::event::environment::{
+    BudgetRaised, BudgetReached, BudgetSettled, BudgetWarned, ChainStepEvent, ChildEnded,
+    ChildStarted, MemoryCompacted, ProgressReported, RuleAdded, RuleRevoked, SandboxEvent,
+    TimerFired,
+};
+use crate::event::gate::{GateAnswer, GateExpired, GateNotice, GateRaised};
 use crate::event::run::{
-    RunAsked, RunBlocked, RunCancelled, RunClaimed, RunCompleted, RunCreated, RunFailed, RunForked,
-    RunOverdue, RunPerceived, RunRecovered, RunRetried, RunRetryScheduled, RunWaiting,
+    RunBlocked, RunCancelled, RunClaimed, RunCompleted, RunControlRequest, RunCreated, RunFailed,
+    RunForked, RunOverdue, RunPrepared, RunRecovered, RunRetried, RunRetryScheduled, RunWaiting,
 };
 use crate::event::steer::{SteerDelivered, SteerDropped, SteerMessage, SteerWithdrawn};
 use crate::event::tool::{
     ToolEnded, ToolInDoubt, ToolProgress, ToolStarted, ToolSurfaced, ToolVerified,
 };
 use crate::event::turn::{TurnCompleted, TurnFailed, TurnInterrupted, TurnStarted};
-use crate::event::world::{
-    BudgetRaised, BudgetReached, BudgetSettled, BudgetWarned, ChainStepped, ChildEnded,
-    ChildStarted, MemoryCompacted, ProgressReported, RuleAdded, RuleRevoked, SandboxFact,
-    TimerFired,
-};
 
 /// The format this build writes and reads. A worker claims only runs whose
 /// journal has no higher one.
@@ -63,7 +63,7 @@ macro_rules! events {
 
             /// What this fact does to a resting run if an outsider may state it. These
             /// are accepted in every state that is not terminal.
-            pub const fn from_outside(&self) -> Option<Wakes> {
+            pub const fn from_outside(&self) -> Option<WakeTarget> {
                 match self { $(Self::$variant(_) => $outside,)* }
             }
 
@@ -89,7 +89,7 @@ events! {
     /// A worker took it.
     RunClaimed(RunClaimed) = "run.claimed" v 1 format 1 outside None;
     /// Its world was looked at and its prompt made.
-    RunPerceived(Box<RunPerceived>) = "run.perceived" v 1 format 1 outside None;
+    RunPrepared(Box<RunPrepared>) = "run.prepared" v 1 format 1 outside None;
     /// It let go of everything and rests.
     RunWaiting(RunWaiting) = "run.waiting" v 1 format 1 outside None;
     /// An attempt takes longer than it should.
@@ -97,15 +97,15 @@ events! {
     /// A new driver found what a dead one left.
     RunRecovered(RunRecovered) = "run.recovered" v 1 format 1 outside None;
     /// A person wants it to stand still.
-    RunPauseRequested(RunAsked) = "run.pause_requested" v 1 format 1 outside Some(Wakes::Parked);
+    RunPauseRequested(RunControlRequest) = "run.pause_requested" v 1 format 1 outside Some(WakeTarget::Parked);
     /// It stands still.
-    RunPaused(RunAsked) = "run.paused" v 1 format 1 outside None;
+    RunPaused(RunControlRequest) = "run.paused" v 1 format 1 outside None;
     /// A person wants it to go on.
-    RunResumed(RunAsked) = "run.resumed" v 1 format 1 outside Some(Wakes::Rested);
+    RunResumed(RunControlRequest) = "run.resumed" v 1 format 1 outside Some(WakeTarget::ParkedOrPaused);
     /// The agent can't go on, or a part is missing.
     RunBlocked(RunBlocked) = "run.blocked" v 1 format 1 outside None;
     /// A person wants it ended.
-    RunCancelRequested(RunAsked) = "run.cancel_requested" v 1 format 1 outside Some(Wakes::Rested);
+    RunCancelRequested(RunControlRequest) = "run.cancel_requested" v 1 format 1 outside Some(WakeTarget::ParkedOrPaused);
     /// It ended because somebody said so.
     RunCancelled(RunCancelled) = "run.cancelled" v 1 format 1 outside None;
     /// It ended with a result.
@@ -141,35 +141,35 @@ events! {
     /// The tool looked whether a call in doubt has happened.
     ToolVerified(ToolVerified) = "tool.verified" v 1 format 1 outside None;
     /// A result came after all, from a driver that had lost the run.
-    ToolSurfaced(ToolSurfaced) = "tool.surfaced" v 1 format 1 outside Some(Wakes::Parked);
+    ToolSurfaced(ToolSurfaced) = "tool.surfaced" v 1 format 1 outside Some(WakeTarget::Parked);
     /// Somebody is asked.
     GateRaised(Box<GateRaised>) = "gate.raised" v 1 format 1 outside None;
     /// One of several said something.
-    GateVoted(GateAnswer) = "gate.voted" v 1 format 1 outside Some(Wakes::No);
+    GateVoted(GateAnswer) = "gate.voted" v 1 format 1 outside Some(WakeTarget::None);
     /// The gate has its answer.
-    GateAnswered(GateAnswer) = "gate.answered" v 1 format 1 outside Some(Wakes::Parked);
+    GateAnswered(GateAnswer) = "gate.answered" v 1 format 1 outside Some(WakeTarget::Parked);
     /// Nobody answered in time.
-    GateExpired(GateExpired) = "gate.expired" v 1 format 1 outside Some(Wakes::Parked);
+    GateExpired(GateExpired) = "gate.expired" v 1 format 1 outside Some(WakeTarget::Parked);
     /// It is no longer asked.
-    GateWithdrawn(GateClosed) = "gate.withdrawn" v 1 format 1 outside None;
+    GateWithdrawn(GateNotice) = "gate.withdrawn" v 1 format 1 outside None;
     /// The people were reminded.
-    GateReminded(GateClosed) = "gate.reminded" v 1 format 1 outside Some(Wakes::No);
+    GateReminded(GateNotice) = "gate.reminded" v 1 format 1 outside Some(WakeTarget::None);
     /// A message for the run was taken in.
-    SteerQueued(SteerMessage) = "steer.queued" v 1 format 1 outside Some(Wakes::Parked);
+    SteerQueued(SteerMessage) = "steer.queued" v 1 format 1 outside Some(WakeTarget::Parked);
     /// It was changed before it was read.
-    SteerChanged(SteerMessage) = "steer.changed" v 1 format 1 outside Some(Wakes::Parked);
+    SteerChanged(SteerMessage) = "steer.changed" v 1 format 1 outside Some(WakeTarget::Parked);
     /// It was taken back before it was read.
-    SteerWithdrawn(SteerWithdrawn) = "steer.withdrawn" v 1 format 1 outside Some(Wakes::Parked);
+    SteerWithdrawn(SteerWithdrawn) = "steer.withdrawn" v 1 format 1 outside Some(WakeTarget::Parked);
     /// The model reads it.
     SteerDelivered(SteerDelivered) = "steer.delivered" v 1 format 1 outside None;
     /// It was never read, and why.
     SteerDropped(SteerDropped) = "steer.dropped" v 1 format 1 outside None;
     /// A time has come.
-    TimerFired(TimerFired) = "timer.fired" v 1 format 1 outside Some(Wakes::Parked);
+    TimerFired(TimerFired) = "timer.fired" v 1 format 1 outside Some(WakeTarget::Parked);
     /// A run was asked for.
     ChildStarted(ChildStarted) = "child.started" v 1 format 1 outside None;
     /// A run that was asked for has ended.
-    ChildEnded(Box<ChildEnded>) = "child.ended" v 1 format 1 outside Some(Wakes::Parked);
+    ChildEnded(Box<ChildEnded>) = "child.ended" v 1 format 1 outside Some(WakeTarget::Parked);
     /// What was held for a lost call is settled.
     BudgetSettled(BudgetSettled) = "budget.settled" v 1 format 1 outside None;
     /// Most of a cap is used.
@@ -177,53 +177,50 @@ events! {
     /// A cap is met.
     BudgetReached(BudgetReached) = "budget.reached" v 1 format 1 outside None;
     /// A cap was raised.
-    BudgetRaised(BudgetRaised) = "budget.raised" v 1 format 1 outside Some(Wakes::Parked);
+    BudgetRaised(BudgetRaised) = "budget.raised" v 1 format 1 outside Some(WakeTarget::Parked);
     /// An approval is remembered.
-    RuleAdded(RuleAdded) = "rule.added" v 1 format 1 outside Some(Wakes::No);
+    RuleAdded(RuleAdded) = "rule.added" v 1 format 1 outside Some(WakeTarget::None);
     /// It is forgotten.
-    RuleRevoked(RuleRevoked) = "rule.revoked" v 1 format 1 outside Some(Wakes::No);
+    RuleRevoked(RuleRevoked) = "rule.revoked" v 1 format 1 outside Some(WakeTarget::None);
     /// A sandbox is being made.
-    SandboxCreating(SandboxFact) = "sandbox.creating" v 1 format 1 outside Some(Wakes::No);
+    SandboxCreating(SandboxEvent) = "sandbox.creating" v 1 format 1 outside Some(WakeTarget::None);
     /// It is being started.
-    SandboxStarting(SandboxFact) = "sandbox.starting" v 1 format 1 outside Some(Wakes::No);
+    SandboxStarting(SandboxEvent) = "sandbox.starting" v 1 format 1 outside Some(WakeTarget::None);
     /// It runs.
-    SandboxRunning(SandboxFact) = "sandbox.running" v 1 format 1 outside Some(Wakes::No);
+    SandboxRunning(SandboxEvent) = "sandbox.running" v 1 format 1 outside Some(WakeTarget::None);
     /// It is being stopped.
-    SandboxStopping(SandboxFact) = "sandbox.stopping" v 1 format 1 outside Some(Wakes::No);
+    SandboxStopping(SandboxEvent) = "sandbox.stopping" v 1 format 1 outside Some(WakeTarget::None);
     /// It is stopped and keeps its files.
-    SandboxStopped(SandboxFact) = "sandbox.stopped" v 1 format 1 outside Some(Wakes::No);
+    SandboxStopped(SandboxEvent) = "sandbox.stopped" v 1 format 1 outside Some(WakeTarget::None);
     /// It is gone.
-    SandboxDeleted(SandboxFact) = "sandbox.deleted" v 1 format 1 outside Some(Wakes::No);
+    SandboxDeleted(SandboxEvent) = "sandbox.deleted" v 1 format 1 outside Some(WakeTarget::None);
     /// It can't be found any more.
-    SandboxLost(SandboxFact) = "sandbox.lost" v 1 format 1 outside Some(Wakes::No);
+    SandboxLost(SandboxEvent) = "sandbox.lost" v 1 format 1 outside Some(WakeTarget::None);
     /// The older part of the conversation was summed up.
     MemoryCompacted(Box<MemoryCompacted>) = "memory.compacted" v 1 format 1 outside None;
     /// A step of the chain began.
-    ChainStepStarted(ChainStepped) = "chain.step_started" v 1 format 1 outside None;
+    ChainStepStarted(ChainStepEvent) = "chain.step_started" v 1 format 1 outside None;
     /// A step of the chain is done.
-    ChainStepCompleted(ChainStepped) = "chain.step_completed" v 1 format 1 outside None;
+    ChainStepCompleted(ChainStepEvent) = "chain.step_completed" v 1 format 1 outside None;
     /// The agent says how far it is.
     ProgressReported(ProgressReported) = "progress.reported" v 1 format 1 outside None;
 }
 
 /// What an outsider's fact does to a run that rests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wakes {
+pub enum WakeTarget {
     /// It stays parked.
-    No,
+    None,
     /// A parked run becomes ready.
     Parked,
     /// A parked or paused run becomes ready. A cancel does this too: a run that stands
     /// still would never end.
-    Rested,
+    ParkedOrPaused,
 }
 
 impl Event {
     /// Whether nothing follows this fact.
     pub const fn is_terminal(&self) -> bool {
-        matches!(
-            self,
-            Self::RunCompleted(_) | Self::RunFailed(_) | Self::RunCancelled(_)
-        )
+        matches!(self, Self::RunCompleted(_) | Self::RunFailed(_) | Self::RunCancelled(_))
     }
 }

@@ -4,11 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::spelling::word_enum;
+use crate::text_macros::string_enum;
 use crate::time::Millis;
 use crate::usage::Usage;
 
-word_enum! {
+string_enum! {
     /// The kinds of failure, by what helps against them.
     pub enum FailureClass {
         /// Too many requests or tokens for now.
@@ -40,7 +40,7 @@ word_enum! {
 
 impl FailureClass {
     /// Whether asking again later may help.
-    pub const fn may_pass(self) -> bool {
+    pub const fn is_transient(self) -> bool {
         match self {
             Self::RateLimit
             | Self::Overloaded
@@ -59,7 +59,7 @@ impl FailureClass {
 
     /// Whether the failure counts against the tries of a call. A crash of ours
     /// and a stop of ours say nothing about the provider.
-    pub const fn counts(self) -> bool {
+    pub const fn counts_as_attempt(self) -> bool {
         !matches!(self, Self::Lost | Self::Stopped)
     }
 }

@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::raw::Hash;
-use crate::spelling::{debug_as_display, serde_as_text};
+use crate::text_macros::{debug_as_display, serde_as_text};
 use crate::time::Timestamp;
 
 /// What is wrong with a text that should be an id or a name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadId {
+pub enum IdError {
     /// The prefix is missing or another kind's.
     #[error("`{text}` is not an id that starts with `{prefix}_`")]
     Prefix {
@@ -33,10 +33,10 @@ pub enum BadId {
         text: String,
     },
     /// A name is empty, too long or holds control characters.
-    #[error("a {what} has 1 to {max} bytes and no control characters")]
+    #[error("a {kind} has 1 to {max} bytes and no control characters")]
     Name {
         /// Which kind of name.
-        what: &'static str,
+        kind: &'static str,
         /// The bound.
         max: usize,
     },
@@ -67,14 +67,8 @@ fn decode(suffix: &str) -> Option<u128> {
 /// 48 bits of milliseconds, then 80 bits from what the id belongs to: the
 /// layout of a version 7 UUID without its six fixed bits, so both sort alike.
 fn derived_bits(parent: u128, salt: &str, now: Timestamp) -> u128 {
-    let digest = Sha256::new()
-        .chain_update(parent.to_be_bytes())
-        .chain_update(salt)
-        .finalize();
-    let tail = digest
-        .iter()
-        .take(10)
-        .fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
+    let digest = Sha256::new().chain_update(parent.to_be_bytes()).chain_update(salt).finalize();
+    let tail = digest.iter().take(10).fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
     (u128::from(now.as_millis()) & 0xffff_ffff_ffff) << 80 | tail
 }
 
@@ -122,14 +116,14 @@ macro_rules! ids {
         }
 
         impl FromStr for $name {
-            type Err = BadId;
+            type Err = IdError;
 
-            fn from_str(text: &str) -> Result<Self, BadId> {
+            fn from_str(text: &str) -> Result<Self, IdError> {
                 let suffix = text
                     .strip_prefix($prefix)
                     .and_then(|rest| rest.strip_prefix('_'))
-                    .ok_or_else(|| BadId::Prefix { text: text.into(), prefix: $prefix })?;
-                decode(suffix).map(Self).ok_or_else(|| BadId::Suffix { text: text.into() })
+                    .ok_or_else(|| IdError::Prefix { text: text.into(), prefix: $prefix })?;
+                decode(suffix).map(Self).ok_or_else(|| IdError::Suffix { text: text.into() })
             }
         }
 
@@ -167,10 +161,10 @@ macro_rules! names {
 
         impl $name {
             /// Checks and takes a name: 1 to 256 bytes, no control characters.
-            pub fn new(text: impl AsRef<str>) -> Result<Self, BadId> {
+            pub fn new(text: impl AsRef<str>) -> Result<Self, IdError> {
                 let text = text.as_ref();
                 if text.is_empty() || text.len() > NAME_BYTES_MAX || text.chars().any(char::is_control) {
-                    return Err(BadId::Name { what: $what, max: NAME_BYTES_MAX });
+                    return Err(IdError::Name { kind: $what, max: NAME_BYTES_MAX });
                 }
                 Ok(Self(text.into()))
             }
@@ -208,9 +202,9 @@ macro_rules! names {
         }
 
         impl FromStr for $name {
-            type Err = BadId;
+            type Err = IdError;
 
-            fn from_str(text: &str) -> Result<Self, BadId> {
+            fn from_str(text: &str) -> Result<Self, IdError> {
                 Self::new(text)
             }
         }
@@ -245,15 +239,12 @@ impl ToolName {
     /// The name as models are told it: letters, digits, `_` and `-`, at most 64, and
     /// no two alike. `mcp:server/tool` is `mcp__server__tool`; where letters are lost,
     /// six digits of a hash stand for them.
-    pub fn wire(&self) -> Cow<'_, str> {
+    pub fn wire_name(&self) -> Cow<'_, str> {
         let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
         if self.0.chars().all(fits) && self.0.len() <= WIRE_NAME_MAX {
             return Cow::Borrowed(&self.0);
         }
-        let parts = self
-            .0
-            .strip_prefix("mcp:")
-            .and_then(|rest| rest.split_once('/'));
+        let parts = self.0.strip_prefix("mcp:").and_then(|rest| rest.split_once('/'));
         let joined = match parts {
             Some((server, tool)) => format!("mcp__{server}__{tool}"),
             None => self.0.to_string(),
@@ -265,7 +256,7 @@ impl ToolName {
         if parts.is_some_and(seam) && joined.chars().all(fits) && joined.len() <= WIRE_NAME_MAX {
             return Cow::Owned(joined);
         }
-        let hash = Hash::of(self.0.as_bytes()).to_string();
+        let hash = Hash::digest(self.0.as_bytes()).to_string();
         let plain = |letter: char| if fits(letter) { letter } else { '_' };
         let cut: String = joined.chars().take(WIRE_NAME_MAX - 7).map(plain).collect();
         Cow::Owned(format!("{cut}_{}", &hash[..6]))
@@ -326,7 +317,7 @@ pub struct CallId {
 
 impl CallId {
     /// What a tool with an idempotency key is given: the same at every attempt.
-    pub fn key(self, run: RunId) -> String {
+    pub fn idempotency_key(self, run: RunId) -> String {
         format!("{run}:{self}")
     }
 }
@@ -338,19 +329,16 @@ impl fmt::Display for CallId {
 }
 
 impl FromStr for CallId {
-    type Err = BadId;
+    type Err = IdError;
 
-    fn from_str(text: &str) -> Result<Self, BadId> {
+    fn from_str(text: &str) -> Result<Self, IdError> {
         let parts = text.strip_prefix('t').and_then(|rest| rest.split_once('.'));
         parts
             .and_then(|(turn, index)| {
-                Some(Self {
-                    turn: turn.parse().ok()?,
-                    index: index.parse().ok()?,
-                })
+                Some(Self { turn: turn.parse().ok()?, index: index.parse().ok()? })
             })
             .filter(|call| call.to_string() == text)
-            .ok_or_else(|| BadId::Suffix { text: text.into() })
+            .ok_or_else(|| IdError::Suffix { text: text.into() })
     }
 }
 
@@ -362,7 +350,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_wire_takes_the_name_of_a_tool_and_no_two_are_alike() {
+    fn wire_names_of_tools_are_valid_and_unique() {
         let long = format!("mcp:server/{}", "x".repeat(80));
         let mut seen = std::collections::BTreeSet::new();
         for (name, wire) in [
@@ -374,15 +362,12 @@ mod tests {
             ("mcp:a/_b", "mcp__a___b_5bf847"),
             ("mcp:a.b/c/d", "mcp__a_b__c_d_b3371a"),
             ("a:b", "a_b_6783a3"),
-            (
-                &long,
-                "mcp__server__xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx_151d80",
-            ),
+            (&long, "mcp__server__xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx_151d80"),
         ] {
             let name = ToolName::new(name).unwrap();
-            assert_eq!(name.wire(), wire, "{name}");
-            assert!(name.wire().len() <= WIRE_NAME_MAX);
-            assert!(seen.insert(name.wire().into_owned()), "{name}");
+            assert_eq!(name.wire_name(), wire, "{name}");
+            assert!(name.wire_name().len() <= WIRE_NAME_MAX);
+            assert!(seen.insert(name.wire_name().into_owned()), "{name}");
         }
     }
 }

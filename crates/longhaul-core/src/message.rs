@@ -35,11 +35,11 @@ impl Message {
     }
 
     /// The bytes that a request spends on this message, about.
-    pub fn bytes(&self) -> u64 {
+    pub fn estimated_bytes(&self) -> u64 {
         match self {
-            Self::User(parts) => parts.iter().map(Part::bytes).sum(),
-            Self::Assistant(reply) => reply.blocks.iter().map(Block::bytes).sum(),
-            Self::Results(results) => results.iter().map(ToolResult::bytes).sum(),
+            Self::User(parts) => parts.iter().map(Part::estimated_bytes).sum(),
+            Self::Assistant(reply) => reply.blocks.iter().map(Block::estimated_bytes).sum(),
+            Self::Results(results) => results.iter().map(ToolResult::estimated_bytes).sum(),
         }
     }
 }
@@ -66,7 +66,7 @@ impl Part {
         }
     }
 
-    fn bytes(&self) -> u64 {
+    fn estimated_bytes(&self) -> u64 {
         match self {
             Self::Text(text) => text.len() as u64,
             Self::Image(_) => IMAGE_BYTES,
@@ -87,7 +87,7 @@ pub struct ImageRef {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
     /// The wire it came over, such as `anthropic`: whose unknown blocks these are.
-    pub dialect: String,
+    pub api: String,
     /// The pieces, in order.
     pub blocks: Vec<Block>,
 }
@@ -95,10 +95,7 @@ pub struct Reply {
 impl Reply {
     /// A reply of one text that no provider sent.
     pub fn own(text: impl Into<Arc<str>>) -> Self {
-        Self {
-            dialect: "longhaul".to_owned(),
-            blocks: vec![Block::text(text)],
-        }
+        Self { api: "longhaul".to_owned(), blocks: vec![Block::text(text)] }
     }
 
     /// The calls in the model's order.
@@ -124,9 +121,9 @@ impl Reply {
 #[serde(rename_all = "snake_case")]
 pub enum Block {
     /// Words for the reader.
-    Text(Words),
+    Text(TextBlock),
     /// Thoughts, with the signature that makes them valid when sent back.
-    Thinking(Thinking),
+    Thinking(ThinkingBlock),
     /// A tool to be used.
     ToolCall(ToolCall),
     /// A block we don't know, as it came.
@@ -136,21 +133,18 @@ pub enum Block {
 impl Block {
     /// A block of plain words.
     pub fn text(text: impl Into<Arc<str>>) -> Self {
-        Self::Text(Words {
-            text: text.into(),
-            extra: None,
-        })
+        Self::Text(TextBlock { text: text.into(), extra: None })
     }
 
-    fn bytes(&self) -> u64 {
+    fn estimated_bytes(&self) -> u64 {
         let bytes = match self {
-            Self::Text(words) => words.text.len() + length(words.extra.as_ref()),
+            Self::Text(words) => words.text.len() + json_len(words.extra.as_ref()),
             Self::Thinking(thought) => {
                 let signature = thought.signature.as_ref().map_or(0, |text| text.len());
-                thought.text.len() + signature + length(thought.extra.as_ref())
+                thought.text.len() + signature + json_len(thought.extra.as_ref())
             }
             Self::ToolCall(call) => {
-                call.name.len() + call.input.as_str().len() + length(call.extra.as_ref())
+                call.name.len() + call.input.as_str().len() + json_len(call.extra.as_ref())
             }
             Self::Other(raw) => raw.as_str().len(),
         };
@@ -158,13 +152,13 @@ impl Block {
     }
 }
 
-fn length(extra: Option<&RawJson>) -> usize {
+fn json_len(extra: Option<&RawJson>) -> usize {
     extra.map_or(0, |raw| raw.as_str().len())
 }
 
 /// Text of a reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Words {
+pub struct TextBlock {
     /// The text.
     pub text: Arc<str>,
     /// Fields of the provider's block that we don't know, as one object.
@@ -174,7 +168,7 @@ pub struct Words {
 
 /// A model's reasoning as far as it is shown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Thinking {
+pub struct ThinkingBlock {
     /// The thought, maybe empty when the provider hides it.
     pub text: Arc<str>,
     /// The provider's seal.
@@ -216,8 +210,8 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
-    fn bytes(&self) -> u64 {
-        self.content.iter().map(Part::bytes).sum()
+    fn estimated_bytes(&self) -> u64 {
+        self.content.iter().map(Part::estimated_bytes).sum()
     }
 }
 
@@ -242,7 +236,7 @@ pub enum StopReason {
 impl StopReason {
     /// The same, with the provider's own words changed so.
     #[must_use]
-    pub fn map_words(self, change: impl FnOnce(String) -> String) -> Self {
+    pub fn map_text(self, change: impl FnOnce(String) -> String) -> Self {
         match self {
             Self::Other(words) => Self::Other(change(words)),
             Self::EndTurn | Self::ToolUse | Self::MaxTokens | Self::PauseTurn | Self::Refusal => {

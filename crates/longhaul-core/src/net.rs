@@ -42,8 +42,7 @@ pub fn host_zone(host: &str) -> Option<Zone> {
         return Some(zone(ip));
     }
     let last = host.trim_end_matches('.').rsplit('.').next()?;
-    last.eq_ignore_ascii_case("localhost")
-        .then_some(Zone::Private)
+    last.eq_ignore_ascii_case("localhost").then_some(Zone::Private)
 }
 
 /// Whether the host of a URL is this machine.
@@ -102,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_out_is_public() {
+    fn allocated_addresses_are_public() {
         let public = [
             "1.1.1.1",
             "8.8.8.8",
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inside_is_private() {
+    fn private_network_addresses_are_private() {
         let private = [
             "10.0.0.1",
             "172.16.0.1",
@@ -146,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_is_loopback() {
+    fn loopback_addresses_are_loopback() {
         check(Zone::Loopback, &["127.0.0.1", "127.255.255.255", "::1"]);
     }
 
     #[test]
-    fn a_host_is_this_machine_only_by_its_bare_name_or_address() {
+    fn a_host_is_loopback_only_by_its_exact_name_or_address() {
         for (host, expected) in [
             ("localhost", Some(Zone::Loopback)),
             ("LOCALHOST", Some(Zone::Loopback)),
@@ -168,18 +167,14 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(host_zone(host), expected, "{host}");
-            assert_eq!(
-                is_loopback(host),
-                expected == Some(Zone::Loopback),
-                "{host}"
-            );
+            assert_eq!(is_loopback(host), expected == Some(Zone::Loopback), "{host}");
             let is_outside = matches!(expected, None | Some(Zone::Public));
             assert_eq!(may_use_proxy(host), is_outside, "{host}");
         }
     }
 
     #[test]
-    fn what_is_set_apart_is_odd() {
+    fn reserved_addresses_are_reserved() {
         let odd = [
             "0.0.0.0",
             "0.1.2.3",
@@ -226,7 +221,7 @@ mod tests {
     proptest! {
         /// What the standard library calls special is never public.
         #[test]
-        fn what_is_special_is_not_public(bits: u32) {
+        fn special_addresses_are_not_public(bits: u32) {
             let ip = Ipv4Addr::from(bits);
             let special = ip.is_private() || ip.is_loopback() || ip.is_link_local()
                 || ip.is_broadcast() || ip.is_documentation() || ip.is_multicast()
@@ -237,7 +232,7 @@ mod tests {
         /// An address of the old kind is not public in any dress of the new kind
         /// that leads a packet to it.
         #[test]
-        fn no_dress_makes_an_address_public(bits: u32, below: [u16; 5]) {
+        fn embedding_an_ipv4_address_does_not_make_it_public(bits: u32, below: [u16; 5]) {
             let [high, low] = [(bits >> 16) as u16, bits as u16];
             let [a, b, c, d, e] = below;
             for dressed in [
@@ -254,7 +249,7 @@ mod tests {
         }
 
         #[test]
-        fn only_one_eighth_of_the_new_kind_is_public(bits: u128) {
+        fn only_global_unicast_ipv6_is_public(bits: u128) {
             let ip = Ipv6Addr::from(bits);
             prop_assert!(bits >> 125 == 1 || zone(ip.into()) != Zone::Public);
         }

@@ -19,11 +19,11 @@ pub const NOTES_MAX: u64 = 10_000;
 /// So many words of a query are looked for.
 const QUERY_WORDS_MAX: usize = 32;
 /// The longest word that is looked for, in letters.
-const WORD_LETTERS_MAX: usize = 64;
+const WORD_CHARS_MAX: usize = 64;
 
 /// What is wrong with a note.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BadNote {
+pub enum NoteError {
     /// Nothing is in it.
     #[error("a note has some text")]
     Empty,
@@ -31,19 +31,19 @@ pub enum BadNote {
     #[error(
         "a note has {NOTE_BYTES_MAX} bytes at most, and this one has {bytes}: shorten it, or keep it as several"
     )]
-    Long {
+    TooLong {
         /// How long it is.
         bytes: usize,
     },
     /// It has too many tags.
     #[error("a note has {NOTE_TAGS_MAX} tags at most, and this one has {tags}")]
-    Tags {
+    TooManyTags {
         /// How many it has.
         tags: usize,
     },
     /// A tag is empty, too long or has control characters in it.
     #[error("a tag has 1 to {NOTE_TAG_BYTES_MAX} bytes and no control characters")]
-    Tag,
+    InvalidTag,
 }
 
 /// A note on its way in, checked.
@@ -62,31 +62,26 @@ impl NewNote {
         text: impl Into<String>,
         tags: Vec<String>,
         run: Option<RunId>,
-    ) -> Result<Self, BadNote> {
+    ) -> Result<Self, NoteError> {
         let text = text.into();
         let tags: Vec<String> = tags.iter().map(|tag| tag.trim().to_owned()).collect();
         if text.trim().is_empty() {
-            return Err(BadNote::Empty);
+            return Err(NoteError::Empty);
         }
         if text.len() > NOTE_BYTES_MAX {
-            return Err(BadNote::Long { bytes: text.len() });
+            return Err(NoteError::TooLong { bytes: text.len() });
         }
         if tags.len() > NOTE_TAGS_MAX {
-            return Err(BadNote::Tags { tags: tags.len() });
+            return Err(NoteError::TooManyTags { tags: tags.len() });
         }
         let is_bad = |tag: &String| {
             tag.is_empty() || tag.len() > NOTE_TAG_BYTES_MAX || tag.chars().any(char::is_control)
         };
         if tags.iter().any(is_bad) {
-            return Err(BadNote::Tag);
+            return Err(NoteError::InvalidTag);
         }
         let key = key.into();
-        Ok(Self {
-            key,
-            text,
-            tags,
-            run,
-        })
+        Ok(Self { key, text, tags, run })
     }
 
     /// Its writer's key.
@@ -95,8 +90,8 @@ impl NewNote {
     }
 
     /// The note as it stands from now on.
-    pub fn kept(&self, resource: &ResourceKey, now: Timestamp) -> Note {
-        let hash = Hash::of(resource.as_str().as_bytes());
+    pub fn to_note(&self, resource: &ResourceKey, now: Timestamp) -> Note {
+        let hash = Hash::digest(resource.as_str().as_bytes());
         let parent = hash.bytes().iter().take(16);
         let parent = parent.fold(0_u128, |bits, byte| bits << 8 | u128::from(*byte));
         Note {
@@ -126,21 +121,21 @@ pub struct Note {
 
 /// What came of a note.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Noted {
+pub enum NoteOutcome {
     /// It is kept.
-    Kept(NoteId),
+    Stored(NoteId),
     /// It was kept before, under the same key.
-    Known(NoteId),
+    Existing(NoteId),
     /// So many notes are kept that no other is taken.
     Full,
 }
 
 /// A text with blanks around every letter of a script that sets none between its
 /// words, so that each such letter is a word to whoever looks for words.
-pub fn spaced(text: &str) -> String {
+pub fn separate_unspaced(text: &str) -> String {
     let mut spaced = String::with_capacity(text.len());
     for letter in text.chars() {
-        if is_unspaced(letter) {
+        if is_unspaced_script(letter) {
             spaced.extend([' ', letter, ' ']);
         } else {
             spaced.push(letter);
@@ -151,15 +146,15 @@ pub fn spaced(text: &str) -> String {
 
 /// The words of a query, each once. Letters of a script without blanks that stand
 /// together are one word with blanks in it: a phrase of letters.
-pub fn words(query: &str) -> Vec<String> {
+pub fn query_words(query: &str) -> Vec<String> {
     let letters: Vec<char> = query.chars().collect();
     let mut words: Vec<String> = Vec::new();
     for run in letters.chunk_by(|one, next| kind(*one) == kind(*next)) {
-        let letters = run.iter().take(WORD_LETTERS_MAX);
+        let letters = run.iter().take(WORD_CHARS_MAX);
         let word: String = match kind(run[0]) {
-            Kind::Between => continue,
-            Kind::Spaced => letters.collect(),
-            Kind::Unspaced => letters.map(char::to_string).collect::<Vec<_>>().join(" "),
+            CharClass::Separator => continue,
+            CharClass::Spaced => letters.collect(),
+            CharClass::Unspaced => letters.map(char::to_string).collect::<Vec<_>>().join(" "),
         };
         if !words.contains(&word) {
             words.push(word);
@@ -172,23 +167,23 @@ pub fn words(query: &str) -> Vec<String> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Between,
+enum CharClass {
+    Separator,
     Spaced,
     Unspaced,
 }
 
-fn kind(letter: char) -> Kind {
+fn kind(letter: char) -> CharClass {
     match letter {
-        _ if is_unspaced(letter) => Kind::Unspaced,
-        _ if letter.is_alphanumeric() || is_mark(letter) => Kind::Spaced,
-        _ => Kind::Between,
+        _ if is_unspaced_script(letter) => CharClass::Unspaced,
+        _ if letter.is_alphanumeric() || is_combining_mark(letter) => CharClass::Spaced,
+        _ => CharClass::Separator,
     }
 }
 
 /// Whether a letter belongs to a script that sets no blanks between words, or
 /// hangs its endings onto them.
-pub fn is_unspaced(letter: char) -> bool {
+pub fn is_unspaced_script(letter: char) -> bool {
     matches!(letter,
         '\u{0e00}'..='\u{0eff}'      // Thai, Lao
         | '\u{1000}'..='\u{109f}'    // Burmese
@@ -207,7 +202,7 @@ pub fn is_unspaced(letter: char) -> bool {
 }
 
 /// A mark that stands on the letter before it.
-pub const fn is_mark(letter: char) -> bool {
+pub const fn is_combining_mark(letter: char) -> bool {
     matches!(letter, '\u{0300}'..='\u{036f}')
 }
 
@@ -216,8 +211,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_words_and_nothing_else() {
-        let check = |query: &str, expect: &[&str]| assert_eq!(words(query), expect, "{query}");
+    fn a_query_is_split_into_plain_words() {
+        let check =
+            |query: &str, expect: &[&str]| assert_eq!(query_words(query), expect, "{query}");
         check("", &[]);
         check(" \t\n*\"'():^-+{}💥", &[]);
         check("deploy key", &["deploy", "key"]);
@@ -232,29 +228,29 @@ mod tests {
         check("v2東京", &["v2", "東 京"]);
         check(&"x".repeat(500), &[&"x".repeat(64)]);
         let many: Vec<String> = (0..100).map(|number| number.to_string()).collect();
-        assert_eq!(words(&many.join(" ")), many[..32]);
+        assert_eq!(query_words(&many.join(" ")), many[..32]);
     }
 
     #[test]
-    fn letters_without_blanks_are_set_apart() {
-        assert_eq!(spaced("in 東京, v2"), "in  東  京 , v2");
-        assert_eq!(spaced("plain"), "plain");
+    fn characters_of_unspaced_scripts_are_separated() {
+        assert_eq!(separate_unspaced("in 東京, v2"), "in  東  京 , v2");
+        assert_eq!(separate_unspaced("plain"), "plain");
     }
 
     #[test]
-    fn a_note_is_bounded() {
+    fn the_size_of_a_note_is_limited() {
         let note = |text: &str, tags: &[&str]| {
             let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
             NewNote::new("k", text, tags, None).map(drop)
         };
         assert_eq!(note("x", &["a", " b "]), Ok(()));
-        assert_eq!(note(" \n", &[]), Err(BadNote::Empty));
+        assert_eq!(note(" \n", &[]), Err(NoteError::Empty));
         assert_eq!(note(&"x".repeat(NOTE_BYTES_MAX), &[]), Ok(()));
         let bytes = NOTE_BYTES_MAX + 1;
-        assert_eq!(note(&"x".repeat(bytes), &[]), Err(BadNote::Long { bytes }));
-        assert_eq!(note("x", &["a"; 33]), Err(BadNote::Tags { tags: 33 }));
+        assert_eq!(note(&"x".repeat(bytes), &[]), Err(NoteError::TooLong { bytes }));
+        assert_eq!(note("x", &["a"; 33]), Err(NoteError::TooManyTags { tags: 33 }));
         for tag in ["", "  ", "a\nb", &"x".repeat(129)] {
-            assert_eq!(note("x", &[tag]), Err(BadNote::Tag), "{tag:?}");
+            assert_eq!(note("x", &[tag]), Err(NoteError::InvalidTag), "{tag:?}");
         }
     }
 }

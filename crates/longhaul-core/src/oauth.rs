@@ -6,7 +6,7 @@ use std::fmt;
 
 /// What a project says of how it is known to a server's authorization server.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct OAuth {
+pub struct OAuthConfig {
     /// Who we are, where that was agreed on before.
     pub client_id: Option<String>,
     /// The secret that goes with it.
@@ -19,9 +19,9 @@ pub struct OAuth {
     pub callback_port: Option<u16>,
 }
 
-impl fmt::Debug for OAuth {
+impl fmt::Debug for OAuthConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OAuth")
+        f.debug_struct("OAuthConfig")
             .field("client_id", &self.client_id)
             .field("client_secret", &self.client_secret.as_ref().map(|_| "***"))
             .field("client_metadata_url", &self.client_metadata_url)

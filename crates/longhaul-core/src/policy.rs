@@ -10,7 +10,7 @@ pub mod retry;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::budget::Budget;
-use crate::policy::effect::InDoubt;
+use crate::policy::effect::InDoubtPolicy;
 use crate::policy::gate::{GateRule, ResultGate};
 use crate::policy::retry::RetryPolicy;
 use crate::time::Millis;
@@ -31,7 +31,7 @@ pub struct Policy {
     pub rules: Vec<GateRule>,
     /// What happens to a call in doubt that no rule speaks of.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub in_doubt: Option<InDoubt>,
+    pub in_doubt: Option<InDoubtPolicy>,
     /// The final answer is itself a gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_gate: Option<ResultGate>,
@@ -43,7 +43,7 @@ pub struct Policy {
     pub lane_on_park: LaneOnPark,
     /// Before each turn but the first somebody looks at the world again.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub looks_each_turn: bool,
+    pub refresh_perception_each_turn: bool,
 }
 
 /// What a parked run does with its lane.

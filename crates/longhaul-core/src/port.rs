@@ -2,12 +2,12 @@
 //!
 //! Never: an adapter. Each port is `dyn`, narrow, and has a conformance suite.
 
+pub mod auth;
 pub mod context;
-pub mod easel;
-pub mod keyring;
+pub mod image_sink;
 pub mod model;
 pub mod outbound;
+pub mod records;
 pub mod redact;
-pub mod shelves;
 pub mod store;
 pub mod tool;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use crate::spelling::{debug_as_display, serde_as_text};
+use crate::text_macros::{debug_as_display, serde_as_text};
 
 /// A JSON text, valid by construction, with its original spelling.
 #[derive(Clone)]
@@ -23,7 +23,7 @@ impl RawJson {
     }
 
     /// The text of a value; what can't be written as JSON becomes `null`.
-    pub fn of(value: &impl Serialize) -> Self {
+    pub fn from_serialize(value: &impl Serialize) -> Self {
         match serde_json::value::to_raw_value(value) {
             Ok(raw) => Self(raw.into()),
             Err(_) => Self::null(),
@@ -41,19 +41,19 @@ impl RawJson {
     }
 
     /// The text read into a value. A text that is too deep for the reader is `null`.
-    pub fn value(&self) -> Value {
+    pub fn to_value(&self) -> Value {
         serde_json::from_str(self.0.get()).unwrap_or(Value::Null)
     }
 }
 
 /// Maximum number of characters of a number in what people and programs send.
-pub const NUMBER_MAX: usize = 1_000;
+pub const NUMBER_CHARS_MAX: usize = 1_000;
 
 /// Reason why a JSON text is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
     /// A number has too many digits.
-    #[error("a number has more than {NUMBER_MAX} characters: send it as a text")]
+    #[error("a number has more than {NUMBER_CHARS_MAX} characters: send it as a text")]
     Number,
     /// It is no JSON, or has a number that no reader can hold.
     #[error(transparent)]
@@ -71,7 +71,7 @@ pub fn check_readable(text: &str) -> Result<(), JsonError> {
             b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E' if !quoted => length + 1,
             _ => 0,
         };
-        if length > NUMBER_MAX {
+        if length > NUMBER_CHARS_MAX {
             return Err(JsonError::Number);
         }
         quoted ^= byte == b'"' && !escaped;
@@ -113,7 +113,7 @@ pub struct Hash([u8; 32]);
 
 impl Hash {
     /// The hash of these bytes.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn digest(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
@@ -135,17 +135,17 @@ impl fmt::Display for Hash {
 }
 
 impl std::str::FromStr for Hash {
-    type Err = BadHash;
+    type Err = ParseHashError;
 
-    fn from_str(text: &str) -> Result<Self, BadHash> {
+    fn from_str(text: &str) -> Result<Self, ParseHashError> {
         let digits = text.as_bytes();
         let mut bytes = [0; 32];
         if digits.len() != 64 {
-            return Err(BadHash);
+            return Err(ParseHashError);
         }
         for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-            let high = hex_digit(pair[0]).ok_or(BadHash)?;
-            let low = hex_digit(pair[1]).ok_or(BadHash)?;
+            let high = hex_digit(pair[0]).ok_or(ParseHashError)?;
+            let low = hex_digit(pair[1]).ok_or(ParseHashError)?;
             *byte = high << 4 | low;
         }
         Ok(Self(bytes))
@@ -163,7 +163,7 @@ fn hex_digit(digit: u8) -> Option<u8> {
 /// A text that is no hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a hash is 64 digits of lower-case hex")]
-pub struct BadHash;
+pub struct ParseHashError;
 
 debug_as_display!(Hash);
 serde_as_text!(Hash);
@@ -179,25 +179,22 @@ pub struct BlobRef {
 
 impl BlobRef {
     /// The reference to this content.
-    pub fn to(content: &[u8]) -> Self {
-        Self {
-            hash: Hash::of(content),
-            size: content.len() as u64,
-        }
+    pub fn for_content(content: &[u8]) -> Self {
+        Self { hash: Hash::digest(content), size: content.len() as u64 }
     }
 }
 
 /// A text that stands here, or is kept once for all who say the same.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Body {
+pub enum StoredText {
     /// The text itself.
     Inline(Arc<str>),
     /// Where the text is kept.
     Blob(BlobRef),
 }
 
-impl Body {
+impl StoredText {
     /// A text that stands here.
     pub fn inline(text: impl Into<Arc<str>>) -> Self {
         Self::Inline(text.into())
@@ -214,7 +211,7 @@ impl Body {
 
 /// JSON with sorted keys and no spaces: the form that digests are taken of.
 /// Numbers keep the spelling of `serde_json`, which is one per value.
-pub fn canonical(value: &Value) -> String {
+pub fn canonical_json(value: &Value) -> String {
     fn write(value: &Value, out: &mut String) {
         match value {
             Value::Object(map) => {
@@ -264,19 +261,13 @@ mod tests {
             format!(r#"["\\", {digits}]"#),
         ] {
             let bad = check_readable(&text).unwrap_err().to_string();
-            assert_eq!(
-                bad,
-                "a number has more than 1000 characters: send it as a text"
-            );
+            assert_eq!(bad, "a number has more than 1000 characters: send it as a text");
         }
         for text in ["1e999", "[", &"9".repeat(400)] {
             let bad = check_readable(text);
             assert!(matches!(bad, Err(JsonError::Syntax(_))), "{text}");
         }
-        for text in [
-            format!(r#"{{"{digits}": "\"{digits}"}}"#),
-            "[1e300, -12.5, true]".into(),
-        ] {
+        for text in [format!(r#"{{"{digits}": "\"{digits}"}}"#), "[1e300, -12.5, true]".into()] {
             assert!(check_readable(&text).is_ok(), "{text}");
         }
     }

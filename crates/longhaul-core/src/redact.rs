@@ -2,8 +2,8 @@
 //!
 //! Invariant: the time for a text is linear in its length, whoever wrote it.
 
+mod decoded_text;
 mod encodings;
-mod reading;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,21 +13,21 @@ use std::sync::Arc;
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 
-use crate::port::redact::{Redact, stand_in};
-use crate::redact::encodings::{WRAPPED_BYTES_MIN, patterns_of};
-use crate::redact::reading::Reading;
+use crate::port::redact::{Redact, placeholder};
+use crate::redact::decoded_text::DecodedText;
+use crate::redact::encodings::{WRAPPED_BYTES_MIN, search_patterns};
 
+pub use crate::redact::decoded_text::SECRET_BYTES_MIN;
 pub use crate::redact::encodings::is_secret_name;
-pub use crate::redact::reading::SECRET_BYTES_MIN;
 
 /// Knows secrets, and what stands in their place.
 #[derive(Clone, Default)]
-pub struct Redactor(Known);
+pub struct Redactor(SecretPatterns);
 
 #[derive(Clone, Default)]
-enum Known {
+enum SecretPatterns {
     #[default]
-    Nothing,
+    Empty,
     Patterns(Arc<Patterns>),
     /// There are secrets that can't be looked for, so no text is let through.
     Unsearchable,
@@ -40,17 +40,17 @@ struct Patterns {
     /// Sorted.
     texts: Vec<String>,
     /// What stands in the place of the text with the same index.
-    stand_ins: Vec<Arc<str>>,
+    placeholders: Vec<Arc<str>>,
     longest: usize,
     automaton: AhoCorasick,
 }
 
 /// A part of a text that is replaced.
-struct Found<'a> {
-    part: Range<usize>,
+struct SecretMatch<'a> {
+    range: Range<usize>,
     /// Length of the longest secret in it, which names the part.
-    longest: usize,
-    stand_in: &'a str,
+    longest_secret: usize,
+    placeholder: &'a str,
 }
 
 impl Redactor {
@@ -58,11 +58,11 @@ impl Redactor {
     /// too, and so are texts in one that is JSON: by their names, or by their length.
     pub fn new<'a>(secrets: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let secrets = secrets.into_iter();
-        Self::with_stand_ins(secrets.map(|(name, value)| (stand_in(name), value)))
+        Self::with_placeholders(secrets.map(|(name, value)| (placeholder(name), value)))
     }
 
     /// Knows these values, given behind what stands in their places.
-    pub fn with_stand_ins<'a>(secrets: impl IntoIterator<Item = (String, &'a str)>) -> Self {
+    pub fn with_placeholders<'a>(secrets: impl IntoIterator<Item = (String, &'a str)>) -> Self {
         let mut patterns: BTreeMap<String, Arc<str>> = BTreeMap::new();
         for (stand_in, value) in secrets {
             let value = value.trim();
@@ -70,7 +70,7 @@ impl Redactor {
                 continue;
             }
             let stand_in: Arc<str> = stand_in.into();
-            for pattern in patterns_of(value) {
+            for pattern in search_patterns(value) {
                 let known = patterns.entry(pattern);
                 known.or_insert_with(|| Arc::clone(&stand_in));
             }
@@ -80,58 +80,58 @@ impl Redactor {
         let built = AhoCorasick::builder().kind(kind).build(patterns.keys());
         let (texts, stand_ins): (Vec<String>, Vec<Arc<str>>) = patterns.into_iter().unzip();
         Self(match (texts.is_empty(), built) {
-            (true, _) => Known::Nothing,
-            (false, Ok(automaton)) => Known::Patterns(Arc::new(Patterns {
+            (true, _) => SecretPatterns::Empty,
+            (false, Ok(automaton)) => SecretPatterns::Patterns(Arc::new(Patterns {
                 longest: texts.iter().map(String::len).max().unwrap_or(0),
                 texts,
-                stand_ins,
+                placeholders: stand_ins,
                 automaton,
             })),
-            (false, Err(_)) => Known::Unsearchable,
+            (false, Err(_)) => SecretPatterns::Unsearchable,
         })
     }
 
-    fn find(&self, text: &str) -> Vec<Found<'_>> {
+    fn find_matches(&self, text: &str) -> Vec<SecretMatch<'_>> {
         match &self.0 {
-            Known::Nothing => Vec::new(),
-            Known::Patterns(patterns) => patterns.find(text),
-            Known::Unsearchable => vec![Found {
-                part: 0..text.len(),
-                longest: text.len(),
-                stand_in: WITHHELD,
+            SecretPatterns::Empty => Vec::new(),
+            SecretPatterns::Patterns(patterns) => patterns.find_matches(text),
+            SecretPatterns::Unsearchable => vec![SecretMatch {
+                range: 0..text.len(),
+                longest_secret: text.len(),
+                placeholder: WITHHELD,
             }],
         }
     }
 
     /// Whether one of them is in this text.
-    pub fn finds(&self, text: &str) -> bool {
+    pub fn contains_secret(&self, text: &str) -> bool {
         matches!(self.redact(text), Cow::Owned(_))
     }
 
     /// A text that was cut off anywhere, without the half of a secret that may be left at its
     /// end: nobody would know it again.
-    pub fn without_partial_end<'a>(&self, cut: &'a str) -> &'a str {
-        let begun = self.unfinished(cut);
+    pub fn without_partial_secret<'a>(&self, cut: &'a str) -> &'a str {
+        let begun = self.partial_match_len(cut);
         if begun < SECRET_BYTES_MIN {
             return cut;
         }
         let end = cut.len() - begun;
         // A secret that stands whole may end as it begins: no part of that one is left either.
-        let mut found = self.find(cut).into_iter();
-        let split = found.find(|one| one.part.start < end && end < one.part.end);
-        &cut[..split.map_or(end, |one| one.part.start)]
+        let mut found = self.find_matches(cut).into_iter();
+        let split = found.find(|one| one.range.start < end && end < one.range.end);
+        &cut[..split.map_or(end, |one| one.range.start)]
     }
 }
 
 impl Redact for Redactor {
     fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let found = self.find(text);
+        let found = self.find_matches(text);
         if found.is_empty() {
             return Cow::Borrowed(text);
         }
         let mut redacted = String::with_capacity(text.len());
         let mut from = 0;
-        for Found { part, stand_in, .. } in found {
+        for SecretMatch { range: part, placeholder: stand_in, .. } in found {
             redacted.push_str(&text[from..part.start]);
             redacted.push_str(stand_in);
             from = part.end;
@@ -140,39 +140,44 @@ impl Redact for Redactor {
         Cow::Owned(redacted)
     }
 
-    fn unfinished(&self, text: &str) -> usize {
+    fn partial_match_len(&self, text: &str) -> usize {
         match &self.0 {
-            Known::Nothing => 0,
-            Known::Patterns(patterns) => text.len() - patterns.begun_at(text),
-            Known::Unsearchable => text.len(),
+            SecretPatterns::Empty => 0,
+            SecretPatterns::Patterns(patterns) => text.len() - patterns.partial_match_start(text),
+            SecretPatterns::Unsearchable => text.len(),
         }
     }
 }
 
 impl Patterns {
     /// Every part of the text that holds secrets, in order; they do not overlap.
-    fn find(&self, text: &str) -> Vec<Found<'_>> {
+    fn find_matches(&self, text: &str) -> Vec<SecretMatch<'_>> {
         let mut found = Vec::new();
-        let mut reading = Reading::new(text);
+        let mut reading = DecodedText::new(text);
         loop {
-            self.find_in(&reading, text, &mut found);
-            if !reading.decode() {
+            self.find_in_view(&reading, text, &mut found);
+            if !reading.decode_layer() {
                 break;
             }
         }
-        if let Some(line) = Reading::of_one_line(text) {
-            self.find_in(&line, text, &mut found);
+        if let Some(line) = DecodedText::joining_lines(text) {
+            self.find_in_view(&line, text, &mut found);
         }
-        found.sort_by_key(|found| found.part.start);
+        found.sort_by_key(|found| found.range.start);
         let mut merged = Vec::new();
         for one in found {
-            merge(&mut merged, one);
+            merge_match(&mut merged, one);
         }
         merged
     }
 
     /// Adds what one reading of the text holds.
-    fn find_in<'a>(&'a self, reading: &Reading<'_>, text: &str, all: &mut Vec<Found<'a>>) {
+    fn find_in_view<'a>(
+        &'a self,
+        reading: &DecodedText<'_>,
+        text: &str,
+        all: &mut Vec<SecretMatch<'a>>,
+    ) {
         let bytes_min = match reading.is_joined {
             true => WRAPPED_BYTES_MIN,
             false => 0,
@@ -180,43 +185,44 @@ impl Patterns {
         let mut found = Vec::new();
         let hits = self.automaton.find_overlapping_iter(&*reading.text);
         for hit in hits.filter(|hit| hit.len() >= bytes_min) {
-            let one = Found {
-                part: hit.range(),
-                longest: hit.len(),
-                stand_in: &self.stand_ins[hit.pattern().as_usize()],
+            let one = SecretMatch {
+                range: hit.range(),
+                longest_secret: hit.len(),
+                placeholder: &self.placeholders[hit.pattern().as_usize()],
             };
-            merge(&mut found, one);
+            merge_match(&mut found, one);
         }
-        all.extend(found.into_iter().map(|one| Found {
-            part: reading.source_range(text, one.part),
-            ..one
-        }));
+        all.extend(
+            found
+                .into_iter()
+                .map(|one| SecretMatch { range: reading.source_range(text, one.range), ..one }),
+        );
     }
 
     /// Where at the end of a text a secret may have begun.
-    fn begun_at(&self, text: &str) -> usize {
+    fn partial_match_start(&self, text: &str) -> usize {
         let mut begun = text.len();
-        let mut reading = Reading::new(text);
+        let mut reading = DecodedText::new(text);
         loop {
-            let start = self.begun_in(&reading, 0);
+            let start = self.partial_match_start_in(&reading, 0);
             begun = begun.min(start.unwrap_or(text.len()));
-            let cut = reading.cut_partial_escape();
+            let cut = reading.truncate_partial_escape();
             begun = begun.min(cut.unwrap_or(text.len()));
-            if reading.decode() {
+            if reading.decode_layer() {
                 continue;
             }
             // What precedes an escape that has begun may be a beginning too.
-            let start = cut.and_then(|_| self.begun_in(&reading, 0));
+            let start = cut.and_then(|_| self.partial_match_start_in(&reading, 0));
             begun = begun.min(start.unwrap_or(text.len()));
             break;
         }
-        let line = Reading::of_one_line(text);
-        let start = line.and_then(|line| self.begun_in(&line, WRAPPED_BYTES_MIN));
+        let line = DecodedText::joining_lines(text);
+        let start = line.and_then(|line| self.partial_match_start_in(&line, WRAPPED_BYTES_MIN));
         begun.min(start.unwrap_or(text.len()))
     }
 
     /// The same in one reading, for what is at least this long.
-    fn begun_in(&self, reading: &Reading<'_>, bytes_min: usize) -> Option<usize> {
+    fn partial_match_start_in(&self, reading: &DecodedText<'_>, bytes_min: usize) -> Option<usize> {
         let text = &*reading.text;
         let from = text.floor_char_boundary(text.len().saturating_sub(self.longest));
         let starts = text[from..].char_indices().map(|(at, _)| from + at);
@@ -227,17 +233,17 @@ impl Patterns {
             let mut longer = longer.take_while(|pattern| pattern.starts_with(begun));
             longer.any(|pattern| pattern.len() >= bytes_min)
         });
-        starts.next().map(|start| reading.source(start))
+        starts.next().map(|start| reading.source_offset(start))
     }
 }
 
 /// Adds a part behind others. Parts that overlap become one, so that nothing of a secret is
 /// left beside another.
-fn merge<'a>(all: &mut Vec<Found<'a>>, mut next: Found<'a>) {
-    while let Some(last) = all.pop_if(|last| last.part.end > next.part.start) {
-        next.part = last.part.start.min(next.part.start)..last.part.end.max(next.part.end);
-        if last.longest > next.longest {
-            (next.longest, next.stand_in) = (last.longest, last.stand_in);
+fn merge_match<'a>(all: &mut Vec<SecretMatch<'a>>, mut next: SecretMatch<'a>) {
+    while let Some(last) = all.pop_if(|last| last.range.end > next.range.start) {
+        next.range = last.range.start.min(next.range.start)..last.range.end.max(next.range.end);
+        if last.longest_secret > next.longest_secret {
+            (next.longest_secret, next.placeholder) = (last.longest_secret, last.placeholder);
         }
     }
     all.push(next);
@@ -246,9 +252,11 @@ fn merge<'a>(all: &mut Vec<Found<'a>>, mut next: Found<'a>) {
 impl fmt::Debug for Redactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Known::Nothing => f.write_str("Redactor(0 patterns)"),
-            Known::Patterns(patterns) => write!(f, "Redactor({} patterns)", patterns.texts.len()),
-            Known::Unsearchable => f.write_str("Redactor(unsearchable)"),
+            SecretPatterns::Empty => f.write_str("Redactor(0 patterns)"),
+            SecretPatterns::Patterns(patterns) => {
+                write!(f, "Redactor({} patterns)", patterns.texts.len())
+            }
+            SecretPatterns::Unsearchable => f.write_str("Redactor(unsearchable)"),
         }
     }
 }
@@ -262,14 +270,14 @@ mod tests {
                        EFAASCBKcwggSjAgEAAoIBAQC7\n-----END KEY-----";
 
     fn key(secret: &str) -> Redactor {
-        Redactor::with_stand_ins([("[key]".to_owned(), secret)])
+        Redactor::with_placeholders([("[key]".to_owned(), secret)])
     }
 
     fn check(redactor: &Redactor, text: &str, expect: &str) {
         let redacted = redactor.redact(text);
         assert_eq!(redacted, expect, "{text}");
-        assert_eq!(redactor.finds(text), text != expect, "{text}");
-        assert!(!redactor.finds(&redacted), "{redacted}");
+        assert_eq!(redactor.contains_secret(text), text != expect, "{text}");
+        assert!(!redactor.contains_secret(&redacted), "{redacted}");
     }
 
     #[test]
@@ -281,14 +289,8 @@ mod tests {
                 "1: {{secret:PEM}}\r\n2: {{secret:PEM}}\n",
             ),
             ("-----BEGIN KEY-----\n", "-----BEGIN KEY-----\n"),
-            (
-                "eyJrIjogInNrLWxpdmUt\nMDEyMzQ1Njc4OWFiY2Rl\r\nZiJ9",
-                "eyJrIjogIn{{secret:TOKEN}}iJ9",
-            ),
-            (
-                "x sk-live-01234567\n89abcdef\n\ny",
-                "x {{secret:TOKEN}}\n\ny",
-            ),
+            ("eyJrIjogInNrLWxpdmUt\nMDEyMzQ1Njc4OWFiY2Rl\r\nZiJ9", "eyJrIjogIn{{secret:TOKEN}}iJ9"),
+            ("x sk-live-01234567\n89abcdef\n\ny", "x {{secret:TOKEN}}\n\ny"),
             ("two\nlines", "two\nlines"),
         ] {
             check(&redactor, text, expect);
@@ -311,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_as_others_write_it() {
+    fn a_secret_is_found_in_other_encodings() {
         for (secret, texts) in [
             (
                 "wJalrXUtnFEMI/K7MDENG+bPxRfiCY=",
@@ -348,10 +350,7 @@ mod tests {
                     "sch%C3%B6n%20&%20gut%20%F0%9D%84%9E/~*",
                 ],
             ),
-            (
-                "two\nlines\u{1}",
-                &[r"two\nlines\u0001", r"two\\nlines\\u0001"],
-            ),
+            ("two\nlines\u{1}", &[r"two\nlines\u0001", r"two\\nlines\\u0001"]),
             (r"ends-with\", &[r#"ends-with\\""#, r#"ends-with\\\\\""#]),
         ] {
             for text in texts {
@@ -363,16 +362,16 @@ mod tests {
     }
 
     #[test]
-    fn no_text_passes_where_secrets_can_t_be_looked_for() {
-        let redactor = Redactor(Known::Unsearchable);
+    fn texts_are_withheld_if_secrets_are_too_long_to_search_for() {
+        let redactor = Redactor(SecretPatterns::Unsearchable);
         assert_eq!(redactor.redact("plain"), WITHHELD);
-        assert!(redactor.finds("plain"));
-        assert_eq!(redactor.unfinished("plain"), "plain".len());
-        assert_eq!(redactor.without_partial_end("plain text"), "");
+        assert!(redactor.contains_secret("plain"));
+        assert_eq!(redactor.partial_match_len("plain"), "plain".len());
+        assert_eq!(redactor.without_partial_secret("plain text"), "");
     }
 
     #[test]
-    fn nothing_of_a_secret_is_left_beside_another() {
+    fn overlapping_secrets_are_redacted_whole() {
         let redactor = Redactor::new([
             ("A", "hunter2-and"),
             ("B", "hunter2-and-more"),
@@ -392,13 +391,13 @@ mod tests {
     }
 
     #[test]
-    fn the_time_for_hostile_texts_is_linear() {
+    fn redaction_of_hostile_texts_takes_linear_time() {
         // In a time that is quadratic, each of these would take many minutes.
         let redactor = Redactor::new([("A", "aaaaaa"), ("B", "%25%25%25"), ("PEM", PEM)]);
         for text in ["a", "%25", "&#", "%", "\\", "\\u", "\n", "MIIEvQ\n"] {
             let hostile = text.repeat(100_000);
             _ = redactor.redact(&hostile);
-            assert!(redactor.unfinished(&hostile) < 10_000, "{text}");
+            assert!(redactor.partial_match_len(&hostile) < 10_000, "{text}");
         }
         let many = "%73k-live-4711 ".repeat(100_000);
         let expect = "[key] ".repeat(100_000);
@@ -406,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_a_secret_is_seen_at_the_end_of_a_text() {
+    fn a_partial_secret_at_the_end_of_a_text_is_detected() {
         let redactor = Redactor::new([("A", "schön-gut"), ("B", "gut-schön")]);
         for (text, bytes) in [
             ("it is", 1),
@@ -415,7 +414,7 @@ mod tests {
             ("it is schön.", 0),
             ("", 0),
         ] {
-            assert_eq!(redactor.unfinished(text), bytes, "{text}");
+            assert_eq!(redactor.partial_match_len(text), bytes, "{text}");
         }
         let redactor = Redactor::new([("A", TOKEN), ("B", "short-one")]);
         for (text, bytes) in [
@@ -428,22 +427,19 @@ mod tests {
             ("it is short\n", 0),
             ("a\nit is short", "short".len()),
         ] {
-            assert_eq!(redactor.unfinished(text), bytes, "{text:?}");
+            assert_eq!(redactor.partial_match_len(text), bytes, "{text:?}");
         }
-        assert_eq!(Redactor::default().unfinished("100%"), 0);
+        assert_eq!(Redactor::default().partial_match_len("100%"), 0);
     }
 
     #[test]
-    fn half_a_secret_at_the_end_is_dropped() {
+    fn a_partial_secret_at_the_end_is_dropped() {
         let redactor =
             Redactor::new([("A", "sk-a/b+c=very \"secret\""), ("B", "Bearer by-hand-1")]);
         for (cut, kept) in [
             ("bad sk-a/b", "bad "),
             ("bad sk-a/b+c=very \"secret", "bad "),
-            (
-                "bad sk-a/b+c=very \"secret\"",
-                "bad sk-a/b+c=very \"secret\"",
-            ),
+            ("bad sk-a/b+c=very \"secret\"", "bad sk-a/b+c=very \"secret\""),
             ("bad sk-a/", "bad sk-a/"),
             ("sk-a/b or not", "sk-a/b or not"),
             ("bad Bearer by-hand-", "bad "),
@@ -452,7 +448,7 @@ mod tests {
             ("bad 736b2d612f622b63", "bad "),
             ("", ""),
         ] {
-            assert_eq!(redactor.without_partial_end(cut), kept);
+            assert_eq!(redactor.without_partial_secret(cut), kept);
         }
         let alike = key("test-test-test-test");
         for (cut, kept) in [
@@ -460,7 +456,7 @@ mod tests {
             ("bad test-test-test", "bad "),
             ("test-test-test-test, bad", "test-test-test-test, bad"),
         ] {
-            assert_eq!(alike.without_partial_end(cut), kept);
+            assert_eq!(alike.without_partial_secret(cut), kept);
         }
         assert_eq!(format!("{:?}", Redactor::default()), "Redactor(0 patterns)");
     }

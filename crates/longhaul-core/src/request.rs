@@ -7,7 +7,7 @@ use crate::raw::Hash;
 
 /// The name of a request: its caller and the idempotency key that they chose.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ReplyKey {
+pub struct IdempotencyKey {
     /// The caller. Keys of different callers are unrelated.
     pub principal: String,
     /// The idempotency key.
@@ -18,7 +18,7 @@ pub struct ReplyKey {
 /// that a repetition of the request never applies it a second time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Effect {
+pub enum RequestEffect {
     /// It appended events to a journal.
     Events {
         /// The run.

@@ -3,26 +3,26 @@
 //!
 //! Never: reads a pattern, or says whether a schema is one.
 
+mod complexity;
 mod error;
 mod references;
-mod shape;
 mod totals;
 
 use serde_json::Value;
 
+pub use complexity::SchemaComplexity;
 pub use error::{EXPANSION_MAX, SchemaError};
-pub use shape::SchemaShape;
 
 /// The first reference of a schema that does not begin at its own root.
-pub fn outward_reference(schema: &Value) -> Option<&str> {
+pub fn external_reference(schema: &Value) -> Option<&str> {
     match schema {
         Value::Object(fields) => fields.iter().find_map(|(key, value)| match value.as_str() {
             Some(to) if references::REFERENCES.contains(&&**key) && !to.starts_with('#') => {
                 Some(to)
             }
-            Some(_) | None => outward_reference(value),
+            Some(_) | None => external_reference(value),
         }),
-        Value::Array(list) => list.iter().find_map(outward_reference),
+        Value::Array(list) => list.iter().find_map(external_reference),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
     }
 }
@@ -32,17 +32,17 @@ pub const PATTERNS_MAX: usize = 64;
 
 /// How many patterns a schema holds. What only looks like one is counted too, so that
 /// none is left out.
-pub fn patterns(schema: &Value) -> usize {
+pub fn count_patterns(schema: &Value) -> usize {
     let mut count = 0;
-    each_pattern(schema, &mut |_| count += 1);
+    for_each_pattern(schema, &mut |_| count += 1);
     count
 }
 
 /// Whether matching a pattern of a schema may take more than linear time: it looks
 /// around, or refers back to what it has matched.
-pub fn backtracks(schema: &Value) -> bool {
+pub fn has_backtracking_pattern(schema: &Value) -> bool {
     let mut found = false;
-    each_pattern(schema, &mut |pattern| {
+    for_each_pattern(schema, &mut |pattern| {
         let refers = |(at, _): (usize, _)| {
             let next = pattern.as_bytes().get(at + 1);
             next.is_some_and(|next| next.is_ascii_digit() || b"kg".contains(next))
@@ -52,7 +52,7 @@ pub fn backtracks(schema: &Value) -> bool {
     found
 }
 
-fn each_pattern(schema: &Value, take: &mut dyn FnMut(&str)) {
+fn for_each_pattern(schema: &Value, take: &mut dyn FnMut(&str)) {
     match schema {
         Value::Object(fields) => {
             if let Some(Value::String(pattern)) = fields.get("pattern") {
@@ -61,9 +61,9 @@ fn each_pattern(schema: &Value, take: &mut dyn FnMut(&str)) {
             if let Some(Value::Object(keys)) = fields.get("patternProperties") {
                 keys.keys().for_each(|key| take(key));
             }
-            fields.values().for_each(|inner| each_pattern(inner, take));
+            fields.values().for_each(|inner| for_each_pattern(inner, take));
         }
-        Value::Array(items) => items.iter().for_each(|inner| each_pattern(inner, take)),
+        Value::Array(items) => items.iter().for_each(|inner| for_each_pattern(inner, take)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -74,32 +74,20 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_pattern_is_counted_wherever_it_stands() {
+    fn every_pattern_of_a_schema_is_counted() {
         for (schema, expect) in [
             (json!({ "pattern": "a" }), 1),
-            (
-                json!({ "properties": { "pattern": { "type": "string" } } }),
-                0,
-            ),
-            (
-                json!({ "patternProperties": { "a": { "pattern": "b" }, "c": {} } }),
-                3,
-            ),
-            (
-                json!({ "allOf": [{ "propertyNames": { "pattern": "a" } }, true] }),
-                1,
-            ),
-            (
-                json!({ "$defs": { "a": { "items": { "pattern": "a" } } } }),
-                1,
-            ),
+            (json!({ "properties": { "pattern": { "type": "string" } } }), 0),
+            (json!({ "patternProperties": { "a": { "pattern": "b" }, "c": {} } }), 3),
+            (json!({ "allOf": [{ "propertyNames": { "pattern": "a" } }, true] }), 1),
+            (json!({ "$defs": { "a": { "items": { "pattern": "a" } } } }), 1),
         ] {
-            assert_eq!(patterns(&schema), expect, "{schema}");
+            assert_eq!(count_patterns(&schema), expect, "{schema}");
         }
     }
 
     #[test]
-    fn patterns_that_backtrack_are_told_from_linear_ones() {
+    fn backtracking_patterns_are_distinguished_from_linear_ones() {
         for (pattern, expect) in [
             (r"^t[0-9]{1,9}\.[0-9]{1,5}$", false),
             (r"^(\w+\s?)*$", false),
@@ -107,7 +95,7 @@ mod tests {
             (r"^(a+)\1$", true),
         ] {
             let schema = json!({ "items": { "pattern": pattern } });
-            assert_eq!(backtracks(&schema), expect, "{pattern}");
+            assert_eq!(has_backtracking_pattern(&schema), expect, "{pattern}");
         }
     }
 }

@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::id::{GateId, RunId};
 use crate::policy::budget::Cap;
 use crate::raw::RawJson;
-use crate::spelling::word_enum;
+use crate::text_macros::string_enum;
 use crate::time::Timestamp;
 
-word_enum! {
+string_enum! {
     /// The eight states of a run.
     pub enum Status {
         /// Never claimed.
@@ -108,7 +108,7 @@ pub enum Outcome {
     /// With a result.
     Completed(Output),
     /// Without one, and why.
-    Failed(Fault),
+    Failed(RunError),
     /// Because somebody said so.
     Cancelled(String),
 }
@@ -131,7 +131,7 @@ pub struct Output {
     /// The final words.
     pub text: String,
     /// The structured answer, where there is one.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "there")]
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_some")]
     pub data: Option<RawJson>,
     /// How sure the agent says it is, 0 to 100.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,13 +142,15 @@ pub struct Output {
 }
 
 /// What is written down is there, also where it is `null`.
-fn there<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<RawJson>, D::Error> {
+fn deserialize_some<'de, D: serde::Deserializer<'de>>(
+    from: D,
+) -> Result<Option<RawJson>, D::Error> {
     RawJson::deserialize(from).map(Some)
 }
 
 /// Why a run failed: a word for programs, a sentence and a way on for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fault {
+pub struct RunError {
     /// Such as `turn_limit` or `auth`.
     pub code: String,
     /// What happened.
@@ -158,13 +160,9 @@ pub struct Fault {
     pub hint: String,
 }
 
-impl Fault {
+impl RunError {
     /// A fault with these words.
     pub fn new(code: &str, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self {
-            code: code.into(),
-            message: message.into(),
-            hint: hint.into(),
-        }
+        Self { code: code.into(), message: message.into(), hint: hint.into() }
     }
 }

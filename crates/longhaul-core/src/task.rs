@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chain::ChainPlace;
+use crate::chain::ChainPosition;
 use crate::id::{AgentName, BatchId, InboxName, LaneKey, ResourceKey, RunId, ThreadKey};
 use crate::message::Message;
 use crate::policy::Policy;
@@ -64,7 +64,7 @@ pub struct TaskSpec {
     pub root: RunId,
     /// Where it stands in a chain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub chain: Option<ChainPlace>,
+    pub chain: Option<ChainPosition>,
     /// Runs that were submitted with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<BatchId>,
@@ -89,7 +89,7 @@ impl TaskSpec {
     /// A task with nothing but who, what and where.
     pub fn new(run: RunId, agent: AgentName, input: RawJson, inbox: InboxName) -> Self {
         Self {
-            definition: Hash::of(agent.as_str().as_bytes()),
+            definition: Hash::digest(agent.as_str().as_bytes()),
             agent,
             input,
             context: BTreeMap::new(),

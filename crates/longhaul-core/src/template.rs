@@ -18,7 +18,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior, Value, filters};
 
-use self::budget::{Budget, is_namespace, nested_namespace, refused};
+use self::budget::{RenderBudget, invalid_operation, is_namespace, nested_namespace_error};
 
 /// Functions that templates can't name, because of the dot.
 const CHARGE: &str = "budget.charge";
@@ -42,7 +42,7 @@ pub struct TemplateLimits {
 }
 
 /// Text of a value in the rendered text.
-pub type Format = fn(&Value) -> Result<String, Error>;
+pub type FormatFn = fn(&Value) -> Result<String, Error>;
 
 /// Renders a template with strict handling of undefined values and without escaping.
 ///
@@ -52,20 +52,13 @@ pub fn render(
     source: &str,
     values: Value,
     syntax: SyntaxConfig,
-    (limits, format): (&TemplateLimits, Format),
+    (limits, format): (&TemplateLimits, FormatFn),
 ) -> Result<String, Error> {
     let (root, blocks) = compile(source, syntax)?;
     let environment = environment(limits, format);
     let mut text = String::new();
     let mut output = make_string_output(&mut text);
-    eval(
-        &environment,
-        &root,
-        values,
-        &blocks,
-        &mut output,
-        AutoEscape::None,
-    )?;
+    eval(&environment, &root, values, &blocks, &mut output, AutoEscape::None)?;
     drop(output);
     Ok(text)
 }
@@ -80,17 +73,15 @@ pub fn check(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
 }
 
 /// Instructions of a template and of its blocks.
-type Compiled<'a> = (Instructions<'a>, BTreeMap<&'a str, Instructions<'a>>);
+type CompiledTemplate<'a> = (Instructions<'a>, BTreeMap<&'a str, Instructions<'a>>);
 
-fn compile(source: &str, syntax: SyntaxConfig) -> Result<Compiled<'_>, Error> {
+fn compile(source: &str, syntax: SyntaxConfig) -> Result<CompiledTemplate<'_>, Error> {
     check_constants(source, &syntax)?;
     let mut generator = CodeGenerator::new("<string>", source);
     generator.compile_stmt(&parse(source, "<string>", syntax)?);
     let (root, blocks) = generator.finish();
-    let blocks = blocks
-        .into_iter()
-        .map(|(name, block)| Ok((name, charged(block)?)));
-    Ok((charged(root)?, blocks.collect::<Result<_, Error>>()?))
+    let blocks = blocks.into_iter().map(|(name, block)| Ok((name, with_charges(block)?)));
+    Ok((with_charges(root)?, blocks.collect::<Result<_, Error>>()?))
 }
 
 /// Refuses what the compiler itself would compute without bounds: it multiplies constants.
@@ -121,7 +112,7 @@ fn check_constants(source: &str, syntax: &SyntaxConfig) -> Result<(), Error> {
     Ok(())
 }
 
-fn environment<'a>(limits: &TemplateLimits, format: Format) -> Environment<'a> {
+fn environment<'a>(limits: &TemplateLimits, format: FormatFn) -> Environment<'a> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     // An error then names the expression that is undefined.
@@ -135,34 +126,32 @@ fn environment<'a>(limits: &TemplateLimits, format: Format) -> Environment<'a> {
     for name in REMOVED_FUNCTIONS {
         environment.remove_global(name);
     }
-    let budget = Budget::new(limits.budget);
+    let budget = RenderBudget::new(limits.budget);
     let left = budget.clone();
     environment.set_formatter(move |output, _, value| {
         let text = format(value)?;
-        left.take(text.len() as u64)?;
+        left.spend(text.len() as u64)?;
         output.write_str(&text).map_err(Error::from)
     });
     let left = budget.clone();
-    environment.add_function(CHARGE, move |value: ValueOrKwargs| {
-        left.charge(value.into_value())
-    });
+    environment.add_function(CHARGE, move |value: ValueOrKwargs| left.charge(value.into_value()));
     environment.add_function(CHECK_ATTRIBUTE, |value: Value| match is_namespace(&value) {
-        true => Err(nested_namespace()),
+        true => Err(nested_namespace_error()),
         false => Ok(value),
     });
     environment.add_function(MULTIPLY, |left: Value, right: Value| product(&left, &right));
-    let growing: [(&'static str, Value, Growth); 11] = [
-        ("replace", Value::from_function(filters::replace), replaced),
-        ("join", Value::from_function(filters::join), joined),
-        ("indent", Value::from_function(filters::indent), indented),
-        ("list", Value::from_function(filters::list), split),
-        ("split", Value::from_function(filters::split), split),
-        ("lines", Value::from_function(filters::lines), split),
-        ("sort", Value::from_function(filters::sort), split),
-        ("unique", Value::from_function(filters::unique), split),
-        ("map", Value::from_function(filters::map), split),
-        ("select", Value::from_function(filters::select), split),
-        ("reject", Value::from_function(filters::reject), split),
+    let growing: [(&'static str, Value, OutputSizeBound); 11] = [
+        ("replace", Value::from_function(filters::replace), replace_size),
+        ("join", Value::from_function(filters::join), join_size),
+        ("indent", Value::from_function(filters::indent), indent_size),
+        ("list", Value::from_function(filters::list), split_size),
+        ("split", Value::from_function(filters::split), split_size),
+        ("lines", Value::from_function(filters::lines), split_size),
+        ("sort", Value::from_function(filters::sort), split_size),
+        ("unique", Value::from_function(filters::unique), split_size),
+        ("map", Value::from_function(filters::map), split_size),
+        ("select", Value::from_function(filters::select), split_size),
+        ("reject", Value::from_function(filters::reject), split_size),
     ];
     for (name, filter, growth) in growing {
         let left = budget.clone();
@@ -170,7 +159,7 @@ fn environment<'a>(limits: &TemplateLimits, format: Format) -> Environment<'a> {
             name,
             move |state: &mut minijinja::State<'_, '_>, args: Rest<ValueOrKwargs>| {
                 let args = args.into_values();
-                left.take(growth(&args))?;
+                left.spend(growth(&args))?;
                 filter.call(state, &args)
             },
         );
@@ -179,7 +168,7 @@ fn environment<'a>(limits: &TemplateLimits, format: Format) -> Environment<'a> {
 }
 
 /// Upper bound of the bytes that a filter makes of its arguments.
-type Growth = fn(&[Value]) -> u64;
+type OutputSizeBound = fn(&[Value]) -> u64;
 
 fn bytes(value: Option<&Value>) -> u64 {
     value.map_or(0, |value| match value.as_str() {
@@ -188,7 +177,7 @@ fn bytes(value: Option<&Value>) -> u64 {
     })
 }
 
-fn replaced(args: &[Value]) -> u64 {
+fn replace_size(args: &[Value]) -> u64 {
     let found = match (args.first().and_then(Value::as_str), args.get(1)) {
         (Some(text), Some(from)) => text.matches(&*from.to_string()).count() as u64,
         _ => 0,
@@ -196,14 +185,14 @@ fn replaced(args: &[Value]) -> u64 {
     bytes(args.first()).saturating_add(found.saturating_mul(bytes(args.get(2))))
 }
 
-fn joined(args: &[Value]) -> u64 {
+fn join_size(args: &[Value]) -> u64 {
     let items = args.first().and_then(Value::len).unwrap_or(0) as u64;
     let others = args.iter().skip(1).map(|other| bytes(Some(other)));
     let joiner: u64 = others.sum();
     bytes(args.first()).saturating_add(items.saturating_mul(joiner))
 }
 
-fn indented(args: &[Value]) -> u64 {
+fn indent_size(args: &[Value]) -> u64 {
     let lines = args.first().and_then(Value::as_str);
     let lines = lines.map_or(1, |text| text.split('\n').count() as u64);
     let named = |name: &str| args.last().and_then(|last| last.get_attr(name).ok());
@@ -213,7 +202,7 @@ fn indented(args: &[Value]) -> u64 {
 }
 
 /// Upper bound of the values that a text is split into.
-fn split(args: &[Value]) -> u64 {
+fn split_size(args: &[Value]) -> u64 {
     let text = args.first().and_then(Value::as_str);
     text.map_or(0, |text| text.len() as u64)
 }
@@ -233,7 +222,7 @@ fn product(left: &Value, right: &Value) -> Result<Value, Error> {
 
 /// The same instructions, with a charge after each that builds a value. A raw text is
 /// emitted as a value, so that the formatter sees it.
-fn charged<'a>(mut instructions: Instructions<'a>) -> Result<Instructions<'a>, Error> {
+fn with_charges<'a>(mut instructions: Instructions<'a>) -> Result<Instructions<'a>, Error> {
     let mut places = Vec::new();
     let mut next = 0;
     while let Some(instruction) = instructions.get(places.len() as u32) {
@@ -241,7 +230,7 @@ fn charged<'a>(mut instructions: Instructions<'a>) -> Result<Instructions<'a>, E
         places.push(next);
         next += if matches!(instruction, Instruction::SetAttr(_)) {
             4
-        } else if builds(instruction) || matches!(instruction, Instruction::EmitRaw(_)) {
+        } else if builds_value(instruction) || matches!(instruction, Instruction::EmitRaw(_)) {
             2
         } else {
             1
@@ -258,7 +247,7 @@ fn charged<'a>(mut instructions: Instructions<'a>) -> Result<Instructions<'a>, E
         };
         let mut add = |instruction| made.add_with_line(instruction, line);
         let instruction = std::mem::replace(instruction, Instruction::Swap);
-        let builds = builds(&instruction);
+        let builds = builds_value(&instruction);
         #[expect(
             clippy::wildcard_enum_match_arm,
             reason = "all other instructions stay as they are"
@@ -296,16 +285,16 @@ fn charged<'a>(mut instructions: Instructions<'a>) -> Result<Instructions<'a>, E
 /// Refuses what puts any number of values on the stack at once, and what would panic.
 fn check_instruction(instruction: &Instruction<'_>) -> Result<(), Error> {
     if matches!(instruction, Instruction::UnpackLists(_)) {
-        return Err(refused("a list can't be spread into arguments"));
+        return Err(invalid_operation("a list can't be spread into arguments"));
     }
     if matches!(instruction, Instruction::CallMethod("cycle", Some(1))) {
-        return Err(refused("`cycle` needs an argument"));
+        return Err(invalid_operation("`cycle` needs an argument"));
     }
     Ok(())
 }
 
 /// Whether the result of an instruction may be larger than what it is given.
-fn builds(instruction: &Instruction<'_>) -> bool {
+fn builds_value(instruction: &Instruction<'_>) -> bool {
     matches!(
         instruction,
         Instruction::Add
@@ -327,11 +316,7 @@ mod tests {
     use super::*;
 
     fn rendered(source: &str) -> Result<String, String> {
-        let limits = TemplateLimits {
-            fuel: 100_000,
-            budget: 1 << 20,
-            recursion: 32,
-        };
+        let limits = TemplateLimits { fuel: 100_000, budget: 1 << 20, recursion: 32 };
         let format = |value: &Value| Ok(value.to_string());
         let values = minijinja::context! { items => ["a", "b"], text => "x\ny", n => 3 };
         let syntax = SyntaxConfig::default();
@@ -339,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinary_templates_render_as_ever() {
+    fn ordinary_templates_render() {
         for (source, expect) in [
             ("plain", "plain"),
             ("{{ items|join(', ') }}!", "a, b!"),
@@ -412,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn constructs_without_a_bound_are_refused() {
+    fn unbounded_template_constructs_are_rejected() {
         for source in [
             "{{ 'a' * 100000000 }}",
             "{{ text * 100000000 }}",
@@ -425,35 +410,23 @@ mod tests {
         for (source, expect) in [
             ("{{ dict(*range(100000), *range(100000)) }}", "spread"),
             ("{% macro m() %}{% endmacro %}{{ m(*items) }}", "spread"),
-            (
-                "{% block b %}{{ text|replace(*items) }}{% endblock %}",
-                "spread",
-            ),
+            ("{% block b %}{{ text|replace(*items) }}{% endblock %}", "spread"),
             ("{{ n is divisibleby(*items) }}", "spread"),
-            (
-                "{% set a = namespace() %}{% set a.b = a %}{{ a }}",
-                "namespace",
-            ),
+            ("{% set a = namespace() %}{% set a.b = a %}{{ a }}", "namespace"),
             ("{% set a = namespace() %}{% set b = [a, a] %}", "namespace"),
             ("{% set a = namespace() %}{{ dict(a=a) }}", "namespace"),
-            (
-                "{% for i in items %}{{ loop.cycle() }}{% endfor %}",
-                "cycle",
-            ),
+            ("{% for i in items %}{{ loop.cycle() }}{% endfor %}", "cycle"),
         ] {
             let why = rendered(source).unwrap_err();
             assert!(why.contains(expect), "{source}: {why}");
         }
-        for source in [
-            "{{ '%999999999d'|format(1) }}",
-            "{{ items|batch(999999999, 1)|list }}",
-        ] {
+        for source in ["{{ '%999999999d'|format(1) }}", "{{ items|batch(999999999, 1)|list }}"] {
             assert!(rendered(source).unwrap_err().contains("filter"), "{source}");
         }
     }
 
     #[test]
-    fn errors_name_their_line() {
+    fn template_errors_name_their_line() {
         let why = rendered("a\nb {{ 'x' ~ 'y' }}\n{{ nothing }}").unwrap_err();
         assert!(why.contains(":3"), "{why}");
     }

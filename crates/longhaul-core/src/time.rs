@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::spelling::{debug_as_display, serde_as_text};
+use crate::text_macros::{debug_as_display, serde_as_text};
 
 /// A point in time, in microseconds since 1970, UTC. Its text is RFC 3339 with
 /// exactly six decimals, so it sorts as text.
@@ -35,11 +35,7 @@ impl Timestamp {
     /// The point `span` later, or the last one there is.
     pub const fn plus(self, span: Millis) -> Self {
         let micros = span.0.saturating_mul(1_000);
-        let micros = if micros > i64::MAX as u64 {
-            i64::MAX
-        } else {
-            micros as i64
-        };
+        let micros = if micros > i64::MAX as u64 { i64::MAX } else { micros as i64 };
         Self(self.0.saturating_add(micros))
     }
 
@@ -74,8 +70,7 @@ impl FromStr for Timestamp {
         if let Some(Ok(micros)) = micros {
             return Ok(Self(micros));
         }
-        text.parse::<jiff::Timestamp>()
-            .map(|at| Self(at.as_microsecond()))
+        text.parse::<jiff::Timestamp>().map(|at| Self(at.as_microsecond()))
     }
 }
 
@@ -136,14 +131,12 @@ pub trait Clock: Send + Sync + fmt::Debug {
 
     /// The monotonic clock, as a span since an arbitrary moment.
     fn monotonic(&self) -> Millis {
-        Millis(self.nanos() / 1_000_000)
+        Millis(self.monotonic_nanos() / 1_000_000)
     }
 
     /// The monotonic clock in nanoseconds. The default reads the wall clock and is
     /// for clocks that are never set back.
-    fn nanos(&self) -> u64 {
-        u64::try_from(self.now().as_micros())
-            .unwrap_or_default()
-            .saturating_mul(1_000)
+    fn monotonic_nanos(&self) -> u64 {
+        u64::try_from(self.now().as_micros()).unwrap_or_default().saturating_mul(1_000)
     }
 }

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(transparent)]
-pub struct Micros(pub u64);
+pub struct MicroUsd(pub u64);
 
-impl Micros {
+impl MicroUsd {
     /// Nothing.
     pub const ZERO: Self = Self(0);
 
@@ -57,9 +57,7 @@ impl Usage {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             output_tokens: self.output_tokens.saturating_add(other.output_tokens),
             cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
-            cache_write_tokens: self
-                .cache_write_tokens
-                .saturating_add(other.cache_write_tokens),
+            cache_write_tokens: self.cache_write_tokens.saturating_add(other.cache_write_tokens),
             reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
             estimated: self.estimated || other.estimated,
         }
@@ -72,9 +70,7 @@ impl Usage {
 
     /// The tokens of the question, cached ones too.
     pub const fn sent_tokens(self) -> u64 {
-        self.input_tokens
-            .saturating_add(self.cached_tokens)
-            .saturating_add(self.cache_write_tokens)
+        self.input_tokens.saturating_add(self.cached_tokens).saturating_add(self.cache_write_tokens)
     }
 }
 
@@ -101,40 +97,27 @@ pub struct Price {
 
 impl Price {
     /// The price of what costs nothing.
-    pub const FREE: Self = Self {
-        input: 0,
-        output: 0,
-        cached: 0,
-        cache_write: 0,
-    };
+    pub const FREE: Self = Self { input: 0, output: 0, cached: 0, cache_write: 0 };
 
     /// What this usage costs, rounded up.
-    pub const fn of(self, usage: Usage) -> Micros {
+    pub const fn cost(self, usage: Usage) -> MicroUsd {
         let total = usage.input_tokens as u128 * self.input as u128
             + usage.output_tokens as u128 * self.output as u128
             + usage.cached_tokens as u128 * self.cached as u128
             + usage.cache_write_tokens as u128 * self.cache_write as u128;
         let micros = total.div_ceil(1_000_000);
-        Micros(if micros > u64::MAX as u128 {
-            u64::MAX
-        } else {
-            micros as u64
-        })
+        MicroUsd(if micros > u64::MAX as u128 { u64::MAX } else { micros as u64 })
     }
 
     /// The dearest way to read a token: a call may miss every cache, or fill one.
-    pub const fn dearest_input(self) -> u64 {
-        if self.cache_write > self.input {
-            self.cache_write
-        } else {
-            self.input
-        }
+    pub const fn max_input(self) -> u64 {
+        if self.cache_write > self.input { self.cache_write } else { self.input }
     }
 }
 
 /// What the heart must know of a model to hold a call's worst case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tariff {
+pub struct ModelPricing {
     /// The list price; none where it is not known, and then money can't bind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
@@ -148,7 +131,7 @@ pub struct Tariff {
     pub fixed_tokens: u64,
 }
 
-impl Default for Tariff {
+impl Default for ModelPricing {
     fn default() -> Self {
         Self {
             price: None,
@@ -160,11 +143,11 @@ impl Default for Tariff {
     }
 }
 
-impl Tariff {
+impl ModelPricing {
     /// What binds when either of two models may be asked: the dearer price and the
     /// narrower limits. Where one price is not known, the other counts.
     #[must_use]
-    pub fn dearest(self, other: Self) -> Self {
+    pub fn most_restrictive(self, other: Self) -> Self {
         let price = match (self.price, other.price) {
             (Some(one), Some(two)) => Some(Price {
                 input: one.input.max(two.input),
@@ -185,11 +168,7 @@ impl Tariff {
 
     /// The tokens that a call sends with so many bytes of conversation, a high guess.
     pub const fn input_tokens(&self, bytes: u64) -> u64 {
-        let per_token = if self.bytes_per_token == 0 {
-            1
-        } else {
-            self.bytes_per_token
-        };
+        let per_token = if self.bytes_per_token == 0 { 1 } else { self.bytes_per_token };
         self.fixed_tokens.saturating_add(bytes.div_ceil(per_token))
     }
 
@@ -207,13 +186,10 @@ impl Tariff {
     pub const fn hold(&self, bytes: u64, max_tokens: u64) -> Hold {
         let input = self.input_tokens(bytes);
         let micros = match self.price {
-            None => Micros::ZERO,
+            None => MicroUsd::ZERO,
             Some(price) => {
-                let worst = Price {
-                    input: price.dearest_input(),
-                    ..price
-                };
-                worst.of(Usage {
+                let worst = Price { input: price.max_input(), ..price };
+                worst.cost(Usage {
                     input_tokens: input,
                     output_tokens: max_tokens,
                     cached_tokens: 0,
@@ -223,10 +199,7 @@ impl Tariff {
                 })
             }
         };
-        Hold {
-            micros,
-            tokens: input.saturating_add(max_tokens),
-        }
+        Hold { micro_usd: micros, tokens: input.saturating_add(max_tokens) }
     }
 }
 
@@ -234,24 +207,24 @@ impl Tariff {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
     /// Money.
-    pub micros: Micros,
+    pub micro_usd: MicroUsd,
     /// Tokens, in and out.
     pub tokens: u64,
 }
 
 /// What is left of an account for the next hold. None: no cap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Left {
+pub struct RemainingBudget {
     /// Money.
-    pub micros: Option<Micros>,
+    pub micro_usd: Option<MicroUsd>,
     /// Tokens.
     pub tokens: Option<u64>,
 }
 
-impl Left {
+impl RemainingBudget {
     /// Whether this hold still fits.
     pub fn covers(self, hold: Hold) -> bool {
-        self.micros.is_none_or(|left| hold.micros <= left)
+        self.micro_usd.is_none_or(|left| hold.micro_usd <= left)
             && self.tokens.is_none_or(|left| hold.tokens <= left)
     }
 }

@@ -4,23 +4,25 @@
 //! Never: what is not data. A model's adapter, a key or a tool's code is looked
 //! up when a run is claimed.
 
-pub mod wish;
+pub mod config;
 
 use std::collections::BTreeMap;
 
 use longhaul_core::change::Blob;
 use longhaul_core::id::AgentName;
-use longhaul_core::policy::budget::{Budget, Raise};
-use longhaul_core::policy::effect::{EffectClass, InDoubt};
+use longhaul_core::policy::budget::{Budget, BudgetRaise};
+use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::policy::gate::{GateRule, ResultGate};
 use longhaul_core::policy::retry::RetryPolicy;
 use longhaul_core::policy::{LaneOnPark, Policy};
-use longhaul_core::raw::{Hash, RawJson, canonical};
-use longhaul_core::suggest::nearest;
+use longhaul_core::raw::{Hash, RawJson, canonical_json};
+use longhaul_core::suggest::closest;
 use longhaul_core::time::Millis;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::wish::{Every, Guards, Sandboxed, Sight, Skill};
+use crate::agent::config::{
+    LoopGuardConfig, PerceptionConfig, PerceptionInterval, SandboxConfig, Skill,
+};
 
 /// Everything that defines an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,7 +62,7 @@ pub struct Agent {
     #[serde(default)]
     pub effects: Vec<EffectRule>,
     /// What happens to a call in doubt that no rule speaks of.
-    pub in_doubt: Option<InDoubt>,
+    pub in_doubt: Option<InDoubtPolicy>,
     /// The final answer is itself a gate.
     pub result_gate: Option<ResultGate>,
     /// A run that would end stays open for follow-ups this long.
@@ -75,13 +77,13 @@ pub struct Agent {
     pub skills: Vec<Skill>,
     /// Where its commands run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sandbox: Option<Sandboxed>,
+    pub sandbox: Option<SandboxConfig>,
     /// When it is told, or stopped, because it turns in circles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guards: Option<Guards>,
+    pub guards: Option<LoopGuardConfig>,
     /// Who looks at the world for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub perception: Option<Sight>,
+    pub perception: Option<PerceptionConfig>,
     /// The JSON Schema of its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<RawJson>,
@@ -90,7 +92,7 @@ pub struct Agent {
     pub events: BTreeMap<String, String>,
     /// The rules of the folder that it works in, as people wrote them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub house_rules: String,
+    pub project_rules: String,
     /// The system prompt, a template over `input`, `context`, `perception` and `memory`.
     #[serde(default)]
     pub prompt: String,
@@ -113,17 +115,17 @@ pub struct EffectRule {
 #[serde(default)]
 pub struct BudgetPatch {
     /// The caps.
-    pub caps: Raise,
+    pub caps: BudgetRaise,
     /// From this share on, in percent, the agent is told to wrap up.
     pub warn_percent: Option<u8>,
 }
 
 impl BudgetPatch {
     /// These caps over those.
-    pub fn over(self, budget: Budget) -> Budget {
+    pub fn apply_to(self, budget: Budget) -> Budget {
         Budget {
             warn_percent: self.warn_percent.unwrap_or(budget.warn_percent),
-            ..budget.raised(self.caps)
+            ..budget.with_raise(self.caps)
         }
     }
 }
@@ -148,7 +150,7 @@ pub struct RetryPatch {
 
 impl RetryPatch {
     /// These over those.
-    pub fn over(self, retry: RetryPolicy) -> RetryPolicy {
+    pub fn apply_to(self, retry: RetryPolicy) -> RetryPolicy {
         RetryPolicy {
             max_retries: self.max_retries.unwrap_or(retry.max_retries),
             initial_delay: self.initial_delay.unwrap_or(retry.initial_delay),
@@ -171,10 +173,7 @@ pub struct Defaults {
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self {
-            budget: Budget::STANDARD,
-            retry: RetryPolicy::default(),
-        }
+        Self { budget: Budget::PROJECT_DEFAULT, retry: RetryPolicy::default() }
     }
 }
 
@@ -205,7 +204,7 @@ impl Agent {
             perception: None,
             output: None,
             events: BTreeMap::new(),
-            house_rules: String::new(),
+            project_rules: String::new(),
             prompt: String::new(),
         }
     }
@@ -213,7 +212,7 @@ impl Agent {
     /// Its bytes in the one form that is hashed and kept.
     pub fn definition(&self) -> Blob {
         let value = serde_json::to_value(self).unwrap_or_default();
-        Blob::new(canonical(&value).into_bytes())
+        Blob::new(canonical_json(&value).into_bytes())
     }
 
     /// The hash of what defines it.
@@ -222,46 +221,42 @@ impl Agent {
     }
 
     /// The agent that these bytes define.
-    pub fn read(definition: &[u8]) -> Result<Self, serde_json::Error> {
+    pub fn parse(definition: &[u8]) -> Result<Self, serde_json::Error> {
         serde_json::from_slice(definition)
     }
 
     /// What binds its runs, with the caps that a task names on top.
     pub fn policy(&self, defaults: &Defaults, task: BudgetPatch) -> Policy {
         Policy {
-            budget: task.over(self.budget.over(defaults.budget)),
-            retry: self.retry.over(defaults.retry),
+            budget: task.apply_to(self.budget.apply_to(defaults.budget)),
+            retry: self.retry.apply_to(defaults.retry),
             max_turns: self.max_turns,
             rules: self.rules.clone(),
             in_doubt: self.in_doubt,
             result_gate: self.result_gate.clone(),
             keep_open: self.keep_open,
             lane_on_park: self.lane_on_park,
-            looks_each_turn: self
+            refresh_perception_each_turn: self
                 .perception
                 .as_ref()
-                .is_some_and(|sight| sight.every == Every::Turn),
+                .is_some_and(|sight| sight.every == PerceptionInterval::Turn),
         }
     }
 }
 
 /// The agents that this process knows by name.
 #[derive(Debug, Clone, Default)]
-pub struct Roster(BTreeMap<AgentName, std::sync::Arc<Agent>>);
+pub struct AgentRegistry(BTreeMap<AgentName, std::sync::Arc<Agent>>);
 
-impl Roster {
+impl AgentRegistry {
     /// Takes an agent in, in the place of one of the same name.
     pub fn register(&mut self, agent: Agent) {
-        self.0
-            .insert(agent.name.clone(), std::sync::Arc::new(agent));
+        self.0.insert(agent.name.clone(), std::sync::Arc::new(agent));
     }
 
     /// The agent of this name.
     pub fn find(&self, name: &str) -> Option<&std::sync::Arc<Agent>> {
-        self.0
-            .iter()
-            .find(|(known, _)| known.as_str() == name)
-            .map(|(_, agent)| agent)
+        self.0.iter().find(|(known, _)| known.as_str() == name).map(|(_, agent)| agent)
     }
 
     /// All of them, by name.
@@ -270,8 +265,8 @@ impl Roster {
     }
 
     /// The known name that is most like this one, if any is.
-    pub fn like(&self, name: &str) -> Option<&str> {
-        nearest(name, self.0.keys().map(AgentName::as_str))
+    pub fn suggest(&self, name: &str) -> Option<&str> {
+        closest(name, self.0.keys().map(AgentName::as_str))
     }
 }
 
@@ -280,49 +275,37 @@ mod tests {
     use super::*;
 
     fn agent() -> Agent {
-        Agent {
-            prompt: "You tidy.".into(),
-            ..Agent::new(AgentName::new("tidy").unwrap())
-        }
+        Agent { prompt: "You tidy.".into(), ..Agent::new(AgentName::new("tidy").unwrap()) }
     }
 
     #[test]
-    fn a_definition_is_read_as_it_was_written() {
+    fn an_agent_definition_round_trips() {
         let agent = agent();
-        assert_eq!(Agent::read(&agent.definition().content).unwrap(), agent);
+        assert_eq!(Agent::parse(&agent.definition().content).unwrap(), agent);
         assert_eq!(agent.version(), agent.definition().hash());
-        let other = Agent {
-            prompt: "You tidy!".into(),
-            ..agent.clone()
-        };
+        let other = Agent { prompt: "You tidy!".into(), ..agent.clone() };
         assert_ne!(agent.version(), other.version());
     }
 
     #[test]
-    fn a_task_s_caps_beat_the_agent_s_beat_the_project_s() {
+    fn caps_of_a_task_override_the_agents_and_the_projects() {
         let turns = |turns| BudgetPatch {
-            caps: Raise {
-                turns: Some(turns),
-                ..Raise::default()
-            },
+            caps: BudgetRaise { turns: Some(turns), ..BudgetRaise::default() },
             warn_percent: None,
         };
-        let agent = Agent {
-            budget: turns(7),
-            ..agent()
-        };
+        let agent = Agent { budget: turns(7), ..agent() };
         let policy = agent.policy(&Defaults::default(), BudgetPatch::default());
         assert_eq!(policy.budget.turns, Some(7));
-        assert_eq!(policy.budget.micros, Budget::STANDARD.micros);
+        assert_eq!(policy.budget.micro_usd, Budget::PROJECT_DEFAULT.micro_usd);
         let policy = agent.policy(&Defaults::default(), turns(9));
         assert_eq!(policy.budget.turns, Some(9));
     }
 
     #[test]
-    fn a_name_that_is_nearly_right_is_recognised() {
-        let mut roster = Roster::default();
+    fn a_misspelled_agent_name_gets_a_suggestion() {
+        let mut roster = AgentRegistry::default();
         roster.register(agent());
-        assert_eq!(roster.like("tidi"), Some("tidy"));
-        assert_eq!(roster.like("research"), None);
+        assert_eq!(roster.suggest("tidi"), Some("tidy"));
+        assert_eq!(roster.suggest("research"), None);
     }
 }

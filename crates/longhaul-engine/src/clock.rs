@@ -14,10 +14,7 @@ pub struct SystemClock;
 
 impl SystemClock {
     /// Whether the wall clock is before 1970: [`Clock::now`] says 1970 then.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is where the time comes from"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is where the time comes from")]
     pub fn is_before_1970(self) -> bool {
         SystemTime::now() < UNIX_EPOCH
     }
@@ -25,15 +22,10 @@ impl SystemClock {
 
 #[async_trait]
 impl Clock for SystemClock {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is where the time comes from"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is where the time comes from")]
     fn now(&self) -> Timestamp {
         // A machine that stands before 1970 has no better time to give.
-        let since = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::from_micros(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 
@@ -41,9 +33,9 @@ impl Clock for SystemClock {
         tokio::time::sleep(span.into()).await;
     }
 
-    fn nanos(&self) -> u64 {
-        static BEGUN: OnceLock<Stopwatch> = OnceLock::new();
-        BEGUN.get_or_init(Stopwatch::start).nanos()
+    fn monotonic_nanos(&self) -> u64 {
+        static STARTED: OnceLock<Stopwatch> = OnceLock::new();
+        STARTED.get_or_init(Stopwatch::start).nanos()
     }
 }
 
@@ -69,14 +61,14 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_sleep_lasts_at_least_its_span() {
-        let begun = SystemClock.nanos();
+    async fn a_sleep_lasts_at_least_its_duration() {
+        let begun = SystemClock.monotonic_nanos();
         SystemClock.sleep(Millis(2)).await;
-        assert!(SystemClock.nanos() - begun >= 2_000_000);
+        assert!(SystemClock.monotonic_nanos() - begun >= 2_000_000);
     }
 
     #[test]
-    fn a_stopwatch_rises() {
+    fn a_stopwatch_is_monotonic() {
         let watch = Stopwatch::start();
         let first = watch.nanos();
         assert!(watch.nanos() >= first);

@@ -72,8 +72,8 @@ impl CrashGuard {
 mod tests {
     use super::*;
 
-    const ALONE: Admission = Admission::Trial { permits: PERMITS };
-    const BESIDE: Admission = Admission::Trial { permits: 1 };
+    const EXCLUSIVE_TRIAL: Admission = Admission::Trial { permits: PERMITS };
+    const SHARED_TRIAL: Admission = Admission::Trial { permits: 1 };
 
     #[test]
     fn the_last_attempt_before_the_limit_is_a_trial() {
@@ -83,8 +83,8 @@ mod tests {
             three,
             [
                 Admission::Free,
-                BESIDE,
-                ALONE,
+                SHARED_TRIAL,
+                EXCLUSIVE_TRIAL,
                 Admission::Blocked,
                 Admission::Blocked
             ]
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_that_has_crashed_waits_for_a_trial_and_a_trial_for_it() {
+    async fn crashed_runs_and_trials_exclude_each_other() {
         let guard = CrashGuard::new(Some(3));
         let (first, second) = (guard.try_trial(1), guard.try_trial(1));
         assert!(first.is_some() && second.is_some(), "side by side");

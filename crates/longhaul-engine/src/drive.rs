@@ -3,75 +3,72 @@
 //! Never: decides (that is `longhaul-run`), and never opens a database. It asks
 //! what is next, lets one adapter act, and tells what came of it.
 
-mod act;
-mod attend;
-mod bound;
-pub(crate) mod charge;
+mod abort;
+pub(crate) mod assignment;
+mod calls;
 mod compact;
-mod desk;
-mod gauge;
-mod hands;
-mod look;
-mod think;
+mod context;
+mod model_call;
+mod perception;
+mod progress;
+mod tool_calls;
+mod truncate;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures_util::FutureExt as _;
-use longhaul_core::port::tool::Stay;
+use longhaul_core::port::tool::ClaimId;
 use longhaul_run::{Input, Step, next};
 
-pub use crate::drive::charge::{Charge, Parting};
+pub use crate::drive::assignment::{Assignment, DriveOutcome};
 
-use crate::clean::Cleaner;
-use crate::drive::act::act;
 use crate::drive::compact::compact;
-use crate::drive::desk::{Arrived, Desk};
-use crate::drive::look::{look, look_again};
-use crate::drive::think::think;
+use crate::drive::context::{DriveContext, Setup};
+use crate::drive::model_call::run_turn;
+use crate::drive::perception::{prepare_run, refresh_perception};
+use crate::drive::tool_calls::run_tool_calls;
 use crate::error::Error;
-use crate::ledger::Told;
-use crate::ports::{Ports, let_go};
+use crate::redaction::Redaction;
+use crate::run_session::CommitOutcome;
+use crate::services::{EngineServices, release_external_tools};
 
 /// Drives a run. Dropping the future is a crash: nothing is lost by it but what
 /// no journal knows of.
-pub async fn drive(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
-    let stay = Stay {
-        run: charge.claimed.run,
-        epoch: charge.claimed.epoch,
-    };
-    let parted = AssertUnwindSafe(go(ports, charge)).catch_unwind().await;
+pub async fn drive(ports: &EngineServices, charge: Assignment) -> Result<DriveOutcome, Error> {
+    let stay = ClaimId { run: charge.claim.run, epoch: charge.claim.epoch };
+    let parted = AssertUnwindSafe(drive_loop(ports, charge)).catch_unwind().await;
     // Whatever was opened for this run alone is not needed while it rests, also
     // when that rest is one that nobody wanted.
-    let_go(ports, stay).await;
+    release_external_tools(ports, stay).await;
     parted.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-async fn go(ports: &Ports, charge: Charge) -> Result<Parting, Error> {
-    let (mut desk, arrived) = Desk::open(ports, charge).await?;
+async fn drive_loop(ports: &EngineServices, charge: Assignment) -> Result<DriveOutcome, Error> {
+    let (mut desk, arrived) = DriveContext::open(ports, charge).await?;
     let mut input = match arrived {
-        Arrived::Equipped => Some(Input::GoOn),
-        Arrived::Missing(lack) => Some(lack.told()),
-        Arrived::CrashLoop => Some(Input::CrashLoop),
-        Arrived::Gone => None,
+        Setup::Ready => Some(Input::Advance),
+        Setup::Blocked(lack) => Some(lack.into_input()),
+        Setup::CrashLoop => Some(Input::CrashLoop),
+        Setup::Lost => None,
     };
     while let Some(mut said) = input.take() {
         // Whoever could not bring a part says why in words of their own.
-        if let Input::Missing(sentence) | Input::Unfit(sentence) = &mut said {
-            *sentence = Cleaner(&*ports.redact).text(std::mem::take(sentence));
+        if let Input::MissingDependency(sentence) | Input::Unrunnable(sentence) = &mut said {
+            *sentence = Redaction(&*ports.redact).text(std::mem::take(sentence));
         }
-        if desk.ledger.tell(said).await? == Told::Gone {
-            return Ok(Parting::Gone);
+        if desk.session.commit(said).await? == CommitOutcome::Lost {
+            return Ok(DriveOutcome::Lost);
         }
         desk.end_trial();
-        input = match next(desk.ledger.run(), desk.ledger.now()) {
-            Step::Perceive => look(&mut desk).await?,
-            Step::Look => look_again(&mut desk).await?,
-            Step::AskModel(ask) => think(&mut desk, ask).await?,
+        input = match next(desk.session.run(), desk.session.now()) {
+            Step::Prepare => prepare_run(&mut desk).await?,
+            Step::RefreshPerception => refresh_perception(&mut desk).await?,
+            Step::AskModel(ask) => run_turn(&mut desk, ask).await?,
             Step::Compact(ask) => compact(&mut desk, ask).await?,
-            Step::UseTools(todos) => act(&mut desk, todos).await?,
-            Step::Park(_) | Step::Finish(_) | Step::GoOn => Some(Input::GoOn),
-            Step::Rest => return Ok(Parting::Rested),
+            Step::UseTools(todos) => run_tool_calls(&mut desk, todos).await?,
+            Step::Park(_) | Step::Finish(_) | Step::Advance => Some(Input::Advance),
+            Step::Idle => return Ok(DriveOutcome::Idle),
         };
     }
-    Ok(desk.leave().await)
+    Ok(desk.release().await)
 }

@@ -4,8 +4,8 @@
 
 use longhaul_core::id::{GateId, LaneKey, RunId, SteerId};
 use longhaul_core::port::store::StoreError;
-pub use longhaul_run::Refusal;
-use longhaul_run::state::Misfit;
+pub use longhaul_run::Rejection;
+use longhaul_run::state::ReplayError;
 
 /// A fault, or a no to whoever asked.
 #[derive(Debug, thiserror::Error)]
@@ -15,62 +15,62 @@ pub enum Error {
     Store(#[from] StoreError),
     /// A journal does not fold.
     #[error(transparent)]
-    Misfit(#[from] Misfit),
+    InvalidJournal(#[from] ReplayError),
     /// The heart does not take what was said.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Rejected(#[from] Rejection),
     /// There is no such run.
     #[error("there is no run {0}")]
-    NoRun(RunId),
+    RunNotFound(RunId),
     /// There is no such gate.
     #[error("there is no gate {0}")]
-    NoGate(GateId),
+    GateNotFound(GateId),
     /// There is no such agent.
     #[error("there is no agent named `{name}`")]
-    NoAgent {
+    AgentNotFound {
         /// What was asked for.
         name: String,
         /// What may have been meant.
-        like: Option<String>,
+        suggestion: Option<String>,
     },
     /// There is no such message.
     #[error("there is no message {0} for this run")]
-    NoSteer(SteerId),
+    SteerNotFound(SteerId),
     /// There is no such key, or it counts no longer.
     #[error("there is no key named `{0}` that still counts")]
-    NoKey(String),
+    KeyNotFound(String),
     /// A key of this name counts already.
     #[error("there is a key named `{0}` already")]
-    KeyTaken(String),
+    KeyNameTaken(String),
     /// The system has no chance to give.
     #[error("this system gives no random numbers, so that no secret can be made")]
-    NoChance,
+    EntropyUnavailable,
     /// The idempotency key was used for another request.
     #[error("this idempotency key was used for another request")]
-    KeyReused,
+    IdempotencyKeyReused,
     /// The lane is full.
     #[error("the lane `{0}` is full")]
     LaneFull(LaneKey),
     /// Too much is going on at once: it may be tried again.
     #[error("others wrote to {0} all the time, so that nothing could be decided")]
-    Crowded(RunId),
+    Contention(RunId),
     /// A template of an agent can't be filled.
-    #[error("{what} of agent `{agent}` can't be made: {why}")]
+    #[error("{what} of agent `{agent}` can't be made: {reason}")]
     Template {
         /// Whose.
         agent: String,
         /// Which.
         what: &'static str,
         /// Why not.
-        why: String,
+        reason: String,
     },
     /// The heart and the engine do not understand each other: a fault of ours.
-    #[error("{run} can't go on: {why}")]
-    Stuck {
+    #[error("{run} can't go on: {reason}")]
+    Internal {
         /// Which run.
         run: RunId,
         /// What happened.
-        why: String,
+        reason: String,
     },
 }
 
@@ -78,23 +78,23 @@ impl Error {
     /// A word for programs.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::Store(StoreError::Full { .. }) => "disk_full",
+            Self::Store(StoreError::DiskFull { .. }) => "disk_full",
             Self::Store(StoreError::Busy { .. }) => "busy",
             Self::Store(_) => "store",
-            Self::Misfit(_) => "misfit",
-            Self::Refused(refusal) => refusal.code(),
-            Self::NoRun(_) => "no_run",
-            Self::NoGate(_) => "no_gate",
-            Self::NoAgent { .. } => "no_agent",
-            Self::NoSteer(_) => "no_steer",
-            Self::NoKey(_) => "no_key",
-            Self::KeyTaken(_) => "key_taken",
-            Self::NoChance => "no_chance",
-            Self::KeyReused => "idempotency_key_reused",
+            Self::InvalidJournal(_) => "invalid_journal",
+            Self::Rejected(refusal) => refusal.code(),
+            Self::RunNotFound(_) => "no_run",
+            Self::GateNotFound(_) => "no_gate",
+            Self::AgentNotFound { .. } => "no_agent",
+            Self::SteerNotFound(_) => "no_steer",
+            Self::KeyNotFound(_) => "no_key",
+            Self::KeyNameTaken(_) => "key_taken",
+            Self::EntropyUnavailable => "entropy_unavailable",
+            Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::LaneFull(_) => "lane_full",
-            Self::Crowded(_) => "crowded",
+            Self::Contention(_) => "contention",
             Self::Template { .. } => "template",
-            Self::Stuck { .. } => "stuck",
+            Self::Internal { .. } => "internal",
         }
     }
 }

@@ -19,7 +19,7 @@ pub trait Hooks: Send + Sync + std::fmt::Debug {
     async fn on_error(&self, _run: &RunRow) {}
 
     /// A run rests and holds nothing here.
-    async fn on_rest(&self, _run: &RunRow) {}
+    async fn on_idle(&self, _run: &RunRow) {}
 
     /// There was nothing to claim.
     async fn on_empty(&self) {}

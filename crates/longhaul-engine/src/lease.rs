@@ -13,13 +13,13 @@ use tokio::sync::watch;
 pub struct Lease {
     clock: Arc<dyn Clock>,
     /// A sign of life that is older says nothing any more.
-    fresh_for: Millis,
+    valid_for: Millis,
     state: watch::Sender<State>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct State {
-    beat_nanos: u64,
+    renewed_nanos: u64,
     lost: bool,
 }
 
@@ -27,24 +27,17 @@ impl Lease {
     /// A lease that was just renewed. Others may take the runs after `ttl`; its
     /// own belief ends at two thirds of that.
     pub fn new(clock: Arc<dyn Clock>, ttl: Millis) -> Self {
-        let state = State {
-            beat_nanos: clock.nanos(),
-            lost: false,
-        };
-        Self {
-            clock,
-            fresh_for: Millis(ttl.0 / 3 * 2),
-            state: watch::Sender::new(state),
-        }
+        let state = State { renewed_nanos: clock.monotonic_nanos(), lost: false };
+        Self { clock, valid_for: Millis(ttl.0 / 3 * 2), state: watch::Sender::new(state) }
     }
 
     /// A sign of life was sent at `nanos` and is known to have arrived.
-    pub fn renewed(&self, nanos: u64) {
-        self.state.send_modify(|state| state.beat_nanos = nanos);
+    pub fn renew(&self, nanos: u64) {
+        self.state.send_modify(|state| state.renewed_nanos = nanos);
     }
 
     /// Others count this worker as dead.
-    pub fn lose(&self) {
+    pub fn mark_lost(&self) {
         self.state.send_modify(|state| state.lost = true);
     }
 
@@ -53,10 +46,10 @@ impl Lease {
         self.state.borrow().lost
     }
 
-    fn is_fresh(&self) -> bool {
-        let beat = self.state.borrow().beat_nanos;
-        let silent = self.clock.nanos().saturating_sub(beat) / 1_000_000;
-        silent < self.fresh_for.0
+    fn is_valid(&self) -> bool {
+        let beat = self.state.borrow().renewed_nanos;
+        let silent = self.clock.monotonic_nanos().saturating_sub(beat) / 1_000_000;
+        silent < self.valid_for.0
     }
 
     /// Waits until something may be begun; false: never more.
@@ -66,7 +59,7 @@ impl Lease {
             if self.is_lost() {
                 return false;
             }
-            if self.is_fresh() {
+            if self.is_valid() {
                 return true;
             }
             // The sender lives as long as this lease does.

@@ -7,16 +7,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::id::{BadId, CallId, RunId, Seq, ToolName};
+use longhaul_core::id::{CallId, IdError, RunId, Seq, ToolName};
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::shelves::Shelves;
-use longhaul_core::port::store::{ReadAsk, Store};
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::port::records::RecordStore;
+use longhaul_core::port::store::{ReadRequest, Store};
+use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::capsule::READ_OUTPUT;
+use crate::run_env::READ_OUTPUT;
 
 /// So much is shown at once.
 const SHOWN_BYTES: usize = 12 * 1024;
@@ -27,14 +27,14 @@ const LINES_MAX: usize = 200;
 /// No result is so long, and every program can write this number exactly.
 const OFFSET_MAX: u64 = (1 << 53) - 1;
 
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// Pages through long results.
 #[derive(Debug)]
 pub struct ReadOutput {
-    card: ToolCard,
+    spec: ToolSpec,
     store: Arc<dyn Store>,
-    shelves: Arc<dyn Shelves>,
+    records: Arc<dyn RecordStore>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -48,7 +48,7 @@ struct Input {
 
 impl ReadOutput {
     /// The tool over this store.
-    pub fn new(store: Arc<dyn Store>, shelves: Arc<dyn Shelves>) -> Result<Self, BadId> {
+    pub fn new(store: Arc<dyn Store>, shelves: Arc<dyn RecordStore>) -> Result<Self, IdError> {
         let properties = json!({
             "call": {
                 "type": "string",
@@ -69,7 +69,7 @@ impl ReadOutput {
             },
         });
         Ok(Self {
-            card: ToolCard {
+            spec: ToolSpec {
                 name: ToolName::new(READ_OUTPUT)?,
                 description: "Reads on in the result of an earlier call that was shown only in \
                     part, from a byte on, or the lines that hold a text."
@@ -80,35 +80,26 @@ impl ReadOutput {
                     "required": ["call"],
                     "additionalProperties": false,
                 }),
-                verifies: false,
+                can_verify: false,
                 in_doubt: None,
                 timeout: None,
             },
             store,
-            shelves,
+            records: shelves,
         })
     }
 
     /// The result of a call as far as it is kept.
-    async fn find(&self, run: RunId, call: CallId) -> Result<ToolOutput, ToolFailure> {
+    async fn find_output(&self, run: RunId, call: CallId) -> Result<ToolOutput, ToolFailure> {
         let mut after = Seq::START;
         loop {
-            let ask = ReadAsk {
-                run,
-                after,
-                limit: PAGE,
-            };
-            let page = self.store.read(ask).await.map_err(fault)?;
+            let ask = ReadRequest { run, after, limit: PAGE_SIZE };
+            let page = self.store.read(ask).await.map_err(read_failure)?;
             let Some(last) = page.entries.last() else {
-                return Err(ToolFailure::new(format!(
-                    "there is no result of a call {call} yet"
-                )));
+                return Err(ToolFailure::new(format!("there is no result of a call {call} yet")));
             };
             after = last.seq;
-            let found = page
-                .entries
-                .into_iter()
-                .find_map(|entry| ended(entry.event, call));
+            let found = page.entries.into_iter().find_map(|entry| output_of(entry.event, call));
             if let Some(output) = found {
                 return Ok(output);
             }
@@ -116,26 +107,23 @@ impl ReadOutput {
     }
 
     async fn text(&self, run: RunId, call: CallId) -> Result<String, ToolFailure> {
-        let output = self.find(run, call).await?;
+        let output = self.find_output(run, call).await?;
         let Some(full) = output.full else {
             let texts = output.content.iter().filter_map(Part::text);
             return Ok(texts.collect::<Vec<_>>().join("\n"));
         };
-        let bytes = self.shelves.blob(full.hash).await.map_err(fault)?;
+        let bytes = self.records.blob(full.hash).await.map_err(read_failure)?;
         let bytes = bytes.ok_or_else(|| ToolFailure::new("the result is no longer kept"))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 
-fn fault(error: longhaul_core::port::store::StoreError) -> ToolFailure {
+fn read_failure(error: longhaul_core::port::store::StoreError) -> ToolFailure {
     ToolFailure::new(format!("the result can't be read: {error}"))
 }
 
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "only the ends of calls hold results"
-)]
-fn ended(event: Event, wanted: CallId) -> Option<ToolOutput> {
+#[expect(clippy::wildcard_enum_match_arm, reason = "only the ends of calls hold results")]
+fn output_of(event: Event, wanted: CallId) -> Option<ToolOutput> {
     match event {
         Event::ToolCompleted(ended) | Event::ToolFailed(ended) | Event::ToolInterrupted(ended)
             if ended.call == wanted =>
@@ -148,8 +136,8 @@ fn ended(event: Event, wanted: CallId) -> Option<ToolOutput> {
 
 #[async_trait]
 impl Tool for ReadOutput {
-    fn card(&self) -> &ToolCard {
-        &self.card
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
     }
 
     fn class(&self, _input: &Value) -> EffectClass {
@@ -162,7 +150,7 @@ impl Tool for ReadOutput {
         let text = self.text(around.run, input.call).await?;
         let shown = match &input.grep {
             None => page(&text, input.offset),
-            Some(wanted) => lines(&text, wanted),
+            Some(wanted) => matching_lines(&text, wanted),
         };
         Ok(ToolOutput::text(shown))
     }
@@ -192,7 +180,7 @@ fn page(text: &str, offset: usize) -> String {
 }
 
 /// The lines that hold a text, with their numbers.
-fn lines(text: &str, wanted: &str) -> String {
+fn matching_lines(text: &str, wanted: &str) -> String {
     let mut shown = String::new();
     let mut found = 0;
     for (number, line) in text.lines().enumerate() {
@@ -213,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_join_to_the_whole() {
+    fn output_pages_join_to_the_full_output() {
         let text = "äbc\n".repeat(6_000);
         let mut read = String::new();
         let mut offset = 0;
@@ -230,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_reads_behind_the_end_hears_how_long_it_is() {
+    fn an_offset_past_the_end_reports_the_length() {
         let far = usize::try_from(OFFSET_MAX).unwrap();
         for (text, offset, said) in [
             ("", 0, "[longhaul] The result is empty: it has 0 bytes."),
@@ -252,9 +240,9 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_found_with_their_numbers() {
+    fn search_results_have_line_numbers() {
         assert_eq!(
-            lines("a\nbe\nce", "e"),
+            matching_lines("a\nbe\nce", "e"),
             "2: be\n3: ce\n\n[longhaul] 2 lines hold `e`."
         );
     }

@@ -11,7 +11,7 @@ use longhaul_core::raw::Hash;
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// So many letters of five bits hold 256 bits.
-const LETTERS: usize = 52;
+const CHARS: usize = 52;
 
 /// What secrets of keys begin with, so that they are recognised where they leak.
 pub const KEY_PREFIX: &str = "lh_";
@@ -23,7 +23,7 @@ pub struct Secret(String);
 impl Secret {
     /// The secret of these bits, after this prefix.
     pub fn new(prefix: &str, bits: [u8; 32]) -> Self {
-        let mut text = String::with_capacity(prefix.len() + LETTERS);
+        let mut text = String::with_capacity(prefix.len() + CHARS);
         text.push_str(prefix);
         let (mut held, mut pending) = (0_u32, 0_u32);
         for byte in bits {
@@ -31,21 +31,21 @@ impl Secret {
             held += 8;
             while held >= 5 {
                 held -= 5;
-                text.push(letter(pending >> held));
+                text.push(base32_char(pending >> held));
             }
         }
-        text.push(letter(pending << (5 - held)));
+        text.push(base32_char(pending << (5 - held)));
         Self(text)
     }
 
     /// A secret that somebody has shown.
-    pub fn shown(text: impl Into<String>) -> Self {
+    pub fn from_text(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
     /// What is stored of it.
     pub fn hash(&self) -> Hash {
-        Hash::of(self.0.as_bytes())
+        Hash::digest(self.0.as_bytes())
     }
 
     /// The letters themselves.
@@ -54,7 +54,7 @@ impl Secret {
     }
 }
 
-fn letter(bits: u32) -> char {
+fn base32_char(bits: u32) -> char {
     char::from(ALPHABET[(bits & 31) as usize])
 }
 
@@ -69,9 +69,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_bit_counts_and_none_is_shown() {
+    fn a_secret_encodes_every_bit_and_is_hidden_in_debug() {
         let zero = Secret::new(KEY_PREFIX, [0; 32]);
-        assert_eq!(zero.reveal(), format!("lh_{}", "0".repeat(LETTERS)));
+        assert_eq!(zero.reveal(), format!("lh_{}", "0".repeat(CHARS)));
         for bit in 0..256 {
             let mut bits = [0; 32];
             bits[bit / 8] = 1 << (bit % 8);

@@ -63,7 +63,7 @@ impl Task {
     pub fn new(agent: impl Into<String>, input: impl Serialize) -> Self {
         Self {
             agent: agent.into(),
-            input: RawJson::of(&input),
+            input: RawJson::from_serialize(&input),
             context: BTreeMap::new(),
             history: Vec::new(),
             model: None,

@@ -12,20 +12,17 @@ use minijinja::value::Serde;
 use minijinja::{Environment, ErrorKind};
 use serde_json::{Value, json};
 
-use crate::missing::missing;
+use crate::template_errors::undefined_value_message;
 
 /// Bounds of one template: steps, bytes and calls within each other.
-const LIMITS: TemplateLimits = TemplateLimits {
-    fuel: 100_000,
-    budget: 4 * 1024 * 1024,
-    recursion: 32,
-};
+const LIMITS: TemplateLimits =
+    TemplateLimits { fuel: 100_000, budget: 4 * 1024 * 1024, recursion: 32 };
 
 /// The longest text that a template may make.
 const TEXT_BYTES_MAX: usize = 256 * 1024;
 
 /// Fills a template, or says why that can't be done.
-pub(crate) fn fill(source: &str, values: &Value) -> Result<String, String> {
+pub(crate) fn render_template(source: &str, values: &Value) -> Result<String, String> {
     if !["{{", "{%", "{#"].iter().any(|mark| source.contains(mark)) {
         return Ok(source.to_owned());
     }
@@ -34,7 +31,7 @@ pub(crate) fn fill(source: &str, values: &Value) -> Result<String, String> {
     let filled =
         render(source, Serde(values).into(), syntax, (&LIMITS, text)).map_err(|error| {
             match error.kind() == ErrorKind::UndefinedError {
-                true => missing(&error, values),
+                true => undefined_value_message(&error, values),
                 false => error.to_string(),
             }
         })?;
@@ -51,24 +48,21 @@ pub(crate) fn compiles(source: &str) -> bool {
 }
 
 /// Whether a template speaks of this value.
-pub(crate) fn mentions(source: &str, name: &str) -> bool {
+pub(crate) fn references(source: &str, name: &str) -> bool {
     let of_name = |letter: char| letter.is_alphanumeric() || letter == '_';
     let opens = source.match_indices('{').map(|(at, _)| &source[at + 1..]);
     let tags = opens.filter_map(|after| {
         let inside = after.strip_prefix(['{', '%'])?;
         inside.split('}').next()
     });
-    tags.flat_map(|tag| tag.split(|letter| !of_name(letter)))
-        .any(|word| word == name)
+    tags.flat_map(|tag| tag.split(|letter| !of_name(letter))).any(|word| word == name)
 }
 
 /// What every template of an agent can speak of.
-pub(crate) fn values(input: &RawJson, context: &BTreeMap<String, RawJson>) -> Value {
-    let context: serde_json::Map<_, _> = context
-        .iter()
-        .map(|(name, value)| (name.clone(), value.value()))
-        .collect();
-    json!({ "input": input.value(), "context": context })
+pub(crate) fn template_values(input: &RawJson, context: &BTreeMap<String, RawJson>) -> Value {
+    let context: serde_json::Map<_, _> =
+        context.iter().map(|(name, value)| (name.clone(), value.to_value())).collect();
+    json!({ "input": input.to_value(), "context": context })
 }
 
 #[cfg(test)]
@@ -76,8 +70,8 @@ mod tests {
     use super::*;
 
     fn check(source: &str, expect: Result<&str, &str>) {
-        let input = RawJson::of(&json!({ "repo": "a/b" }));
-        let filled = fill(source, &values(&input, &BTreeMap::new()));
+        let input = RawJson::from_serialize(&json!({ "repo": "a/b" }));
+        let filled = render_template(source, &template_values(&input, &BTreeMap::new()));
         match (filled, expect) {
             (Ok(text), Ok(expect)) => assert_eq!(text, expect),
             (Err(why), Err(expect)) => assert!(why.contains(expect), "{why}"),
@@ -86,20 +80,17 @@ mod tests {
     }
 
     #[test]
-    fn templates_are_filled_strictly() {
+    fn undefined_template_values_are_errors() {
         check("plain { text }", Ok("plain { text }"));
         check("repo:{{ input.repo }}", Ok("repo:a/b"));
-        check(
-            "{{ input.branch }}",
-            Err("line 1: `input.branch` is missing"),
-        );
+        check("{{ input.branch }}", Err("line 1: `input.branch` is missing"));
         check("{{ nothing }}", Err("line 1: `nothing` is missing"));
         check("{% include 'x' %}", Err("template"));
     }
 
     #[test]
-    fn what_a_template_speaks_of_is_seen() {
-        let uses = |source| mentions(source, "perception");
+    fn variables_of_a_template_are_detected() {
+        let uses = |source| references(source, "perception");
         assert!(uses("You see {{ perception.summary }}."));
         assert!(uses("{% if perception %}Look.{% endif %}"));
         assert!(!uses("Your perception is sharp, {{ input.name }}."));
@@ -114,22 +105,19 @@ mod tests {
             "{{ '%2000000000d'|format(1) }}",
             "{% set ns = namespace(x='xx') %}{% for i in range(40) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
         ] {
-            let input = RawJson::of(&json!({ "repo": "a/b" }));
-            let filled = fill(source, &values(&input, &BTreeMap::new()));
+            let input = RawJson::from_serialize(&json!({ "repo": "a/b" }));
+            let filled = render_template(source, &template_values(&input, &BTreeMap::new()));
             assert!(filled.is_err(), "{source}");
         }
     }
 
     #[test]
-    fn templates_come_to_an_end() {
+    fn template_rendering_terminates() {
         check(
             "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}",
             Err("fuel"),
         );
-        check(
-            "{% macro a() %}{{ a() }}{{ a() }}{% endmacro %}{{ a() }}",
-            Err("recursion"),
-        );
+        check("{% macro a() %}{{ a() }}{{ a() }}{% endmacro %}{{ a() }}", Err("recursion"));
     }
 
     fn check_missing(source: &str, said: &str) {
@@ -138,11 +126,11 @@ mod tests {
             "context": {},
             "memory": [{ "role": "user" }],
         });
-        assert_eq!(fill(source, &values), Err(said.to_owned()), "{source}");
+        assert_eq!(render_template(source, &values), Err(said.to_owned()), "{source}");
     }
 
     #[test]
-    fn a_missing_value_is_named_with_what_is_there() {
+    fn a_missing_value_is_reported_with_the_available_ones() {
         check_missing(
             "You.\n{{ input.repo }} {{ input.branch }}",
             "line 2: `input.branch` is missing; `input` has `branches`, `repo`, `title`",
@@ -179,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attribute_of_a_loop_variable_is_named() {
+    fn a_missing_attribute_of_a_loop_variable_is_reported() {
         let check = |line: &str, said: &str| {
             let source = format!("{{% for m in memory %}}\n{line}\n{{% endfor %}}");
             check_missing(&source, &format!("line 2: {said}"));
@@ -199,15 +187,15 @@ mod tests {
     }
 
     #[test]
-    fn the_list_is_short() {
+    fn the_list_of_available_values_is_truncated() {
         let fields: serde_json::Map<String, Value> =
             (0..50).map(|n| (format!("n{n}"), json!(1))).collect();
-        let said = fill("{{ input.n7x }}", &json!({ "input": fields })).unwrap_err();
+        let said = render_template("{{ input.n7x }}", &json!({ "input": fields })).unwrap_err();
         let listed = "line 1: `input.n7x` is missing; `input` has `n7`, ";
         assert!(said.starts_with(listed), "{said}");
         assert!(said.ends_with(" and 42 more"), "{said}");
         let long = format!("{{{{ {} }}}}", "x".repeat(9_000));
-        let said = fill(&long, &json!({})).unwrap_err();
+        let said = render_template(&long, &json!({})).unwrap_err();
         assert!(said.len() < 200, "{said}");
     }
 }

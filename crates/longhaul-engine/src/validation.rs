@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use jsonschema::{PatternOptions, Validator};
-use longhaul_core::schema::{PATTERNS_MAX, SchemaShape, backtracks, patterns};
+use longhaul_core::schema::{
+    PATTERNS_MAX, SchemaComplexity, count_patterns, has_backtracking_pattern,
+};
 use longhaul_core::time::{Clock, Millis};
 use serde_json::Value;
 use tokio::sync::{Semaphore, oneshot};
@@ -29,8 +31,8 @@ const DETAIL_WORK_MAX: u64 = 1_000_000;
 const WORK_MAX: u64 = 1_000_000_000;
 
 /// Maximum number of faults that are named, and the maximum length of each in bytes.
-const FAULTS_MAX: usize = 5;
-const FAULT_BYTES_MAX: usize = 400;
+const ERRORS_MAX: usize = 5;
+const ERROR_BYTES_MAX: usize = 400;
 
 /// Time after which a check is given up.
 const CHECK_TIMEOUT: Millis = Millis(5_000);
@@ -43,7 +45,7 @@ static THREADS: Semaphore = Semaphore::const_new(4);
 #[derive(Debug, Clone)]
 pub struct SchemaValidator {
     validator: Arc<Validator>,
-    shape: SchemaShape,
+    shape: SchemaComplexity,
     backtracks: bool,
 }
 
@@ -53,10 +55,10 @@ impl SchemaValidator {
     /// # Errors
     /// Says why it is no schema, or one that no value should be checked against.
     pub fn new(schema: &Value) -> Result<Self, String> {
-        if patterns(schema) > PATTERNS_MAX {
+        if count_patterns(schema) > PATTERNS_MAX {
             return Err(format!("it holds more than {PATTERNS_MAX} patterns"));
         }
-        let shape = SchemaShape::of(schema).map_err(|error| error.to_string())?;
+        let shape = SchemaComplexity::measure(schema).map_err(|error| error.to_string())?;
         let limits = PatternOptions::fancy_regex()
             .size_limit(PATTERN_BYTES_MAX)
             .backtrack_limit(BACKTRACK_MAX);
@@ -65,7 +67,7 @@ impl SchemaValidator {
         Ok(Self {
             validator: Arc::new(validator),
             shape,
-            backtracks: backtracks(schema),
+            backtracks: has_backtracking_pattern(schema),
         })
     }
 
@@ -74,9 +76,9 @@ impl SchemaValidator {
     /// # Errors
     /// Says what does not fit, or that it could not be found out in time.
     pub async fn check(&self, value: &Value, name: &str, clock: &dyn Clock) -> Result<(), String> {
-        let work = self.shape.work(value);
+        let work = self.shape.check_cost(value);
         if work <= INLINE_WORK_MAX && !self.backtracks {
-            return checked(&self.validator, value, (name, work));
+            return validate(&self.validator, value, (name, work));
         }
         if work > WORK_MAX {
             return Err(format!(
@@ -105,7 +107,7 @@ impl SchemaValidator {
         let spawned = thread.spawn(move || {
             let _permit = permit;
             // Nobody listens any more when the time was over.
-            let _unheard = sender.send(checked(&validator, &value, (&name, work)));
+            let _unheard = sender.send(validate(&validator, &value, (&name, work)));
         });
         if let Err(error) = spawned {
             return Err(format!("there is no thread to check it: {error}"));
@@ -114,23 +116,21 @@ impl SchemaValidator {
     }
 }
 
-fn checked(validator: &Validator, value: &Value, (name, work): (&str, u64)) -> Result<(), String> {
+fn validate(validator: &Validator, value: &Value, (name, work): (&str, u64)) -> Result<(), String> {
     if work > DETAIL_WORK_MAX {
         return match validator.is_valid(value) {
             true => Ok(()),
-            false => Err(format!(
-                "{name} does not fit, and is too large to say where"
-            )),
+            false => Err(format!("{name} does not fit, and is too large to say where")),
         };
     }
     let faults: Vec<String> = validator
         .iter_errors(value)
-        .take(FAULTS_MAX)
+        .take(ERRORS_MAX)
         .map(|fault| {
             let at = fault.instance_path().to_string();
             let at = if at.is_empty() { name } else { &at };
             let mut words = format!("{at}: {fault}");
-            words.truncate(words.floor_char_boundary(FAULT_BYTES_MAX));
+            words.truncate(words.floor_char_boundary(ERROR_BYTES_MAX));
             words
         })
         .collect();
@@ -146,22 +146,22 @@ mod tests {
     use crate::clock::SystemClock;
     use serde_json::{Map, json};
 
-    fn refused(schema: &Value) -> Option<String> {
+    fn schema_error(schema: &Value) -> Option<String> {
         SchemaValidator::new(schema).err()
     }
 
     #[test]
-    fn patterns_are_few_and_small() {
+    fn number_and_size_of_patterns_are_limited() {
         let named = |count: usize| {
             let field = |at: usize| (format!("f{at}"), json!({ "pattern": format!("^{at}$") }));
             let fields: Map<String, Value> = (0..count).map(field).collect();
             json!({ "type": "object", "properties": fields })
         };
-        assert_eq!(refused(&named(PATTERNS_MAX)), None);
-        let why = refused(&named(PATTERNS_MAX + 1));
+        assert_eq!(schema_error(&named(PATTERNS_MAX)), None);
+        let why = schema_error(&named(PATTERNS_MAX + 1));
         assert_eq!(why.as_deref(), Some("it holds more than 64 patterns"));
-        assert_eq!(refused(&json!({ "pattern": r"^[\p{L} ]{1,20}$" })), None);
-        assert!(refused(&json!({ "pattern": r"(\p{L}{60}){10}" })).is_some());
+        assert_eq!(schema_error(&json!({ "pattern": r"^[\p{L} ]{1,20}$" })), None);
+        assert!(schema_error(&json!({ "pattern": r"(\p{L}{60}){10}" })).is_some());
     }
 
     /// A clock on which every wait is over at once.
@@ -174,7 +174,7 @@ mod tests {
             SystemClock.now()
         }
         async fn sleep(&self, _span: longhaul_core::time::Millis) {}
-        fn nanos(&self) -> u64 {
+        fn monotonic_nanos(&self) -> u64 {
             0
         }
     }
@@ -189,16 +189,10 @@ mod tests {
         let expect =
             "the answer could not be checked within 5 s; make it smaller, or the schema simpler";
         assert_eq!(late.unwrap_err(), expect);
-        assert_eq!(
-            validator.check(&large, "the answer", &SystemClock).await,
-            Ok(())
-        );
+        assert_eq!(validator.check(&large, "the answer", &SystemClock).await, Ok(()));
         large[7] = json!("seven");
         let why = validator.check(&large, "the answer", &SystemClock).await;
-        assert_eq!(
-            why.unwrap_err(),
-            "the answer does not fit, and is too large to say where"
-        );
+        assert_eq!(why.unwrap_err(), "the answer does not fit, and is too large to say where");
         // What can't end in time takes no thread.
         let again = json!({ "$ref": "#" });
         let patterns = json!({ "a": again, "^a": again, "a$": again, "^a$": again });

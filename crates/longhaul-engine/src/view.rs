@@ -11,12 +11,12 @@ use longhaul_core::id::{Epoch, Seq};
 use longhaul_core::policy::gate::{Decision, GateRow};
 use longhaul_core::port::store::RunRow;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::{Fault, Outcome, Output, Status};
+use longhaul_core::status::{Outcome, Output, RunError, Status};
 use longhaul_core::time::{Millis, Timestamp};
-use longhaul_core::usage::{Micros, Usage};
+use longhaul_core::usage::{MicroUsd, Usage};
 use longhaul_run::Run;
-use longhaul_run::outside::{decisions, standing_digest, standing_input};
-use longhaul_run::say::say;
+use longhaul_run::commands::{allowed_decisions, current_digest, current_input};
+use longhaul_run::explain::explain;
 
 use crate::agent::Agent;
 use crate::error::Error;
@@ -34,7 +34,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         agent_version: task.definition,
         status: row.status,
         reason: row.reason.clone(),
-        now: say(run).sentence,
+        now: explain(run).message,
         input: task.input.clone(),
         context: task.context.clone(),
         turns: row.turns,
@@ -44,7 +44,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         usage: row.usage.into(),
         cost_usd: row.cost.map(usd),
         budget: BudgetView {
-            turns: least(control.caps.turns, task.policy.max_turns),
+            turns: lower_cap(control.caps.turns, task.policy.max_turns),
             ..(&control.caps).into()
         },
         active_ms: row.active.0,
@@ -63,7 +63,7 @@ pub(crate) fn run_view(row: &RunRow, run: &Run, now: Timestamp) -> RunView {
         tags: task.tags.clone(),
         parent: row.parent,
         root: row.root,
-        chain: task.chain.as_ref().map(RawJson::of),
+        chain: task.chain.as_ref().map(RawJson::from_serialize),
         sandbox: None,
         gates: control.gates.iter().map(|gate| gate.id).collect(),
         metadata: task.metadata.clone(),
@@ -82,8 +82,8 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, 
         epoch: Epoch(0),
         event: event.clone(),
     });
-    let first = entries.next().ok_or(Error::NoRun(new.id))?;
-    let mut run = Run::begin(&first)?;
+    let first = entries.next().ok_or(Error::RunNotFound(new.id))?;
+    let mut run = Run::from_first_entry(&first)?;
     for entry in entries {
         run.apply(&entry)?;
     }
@@ -106,10 +106,10 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, 
         submitter: task.submitter.clone(),
         epoch: Epoch(0),
         worker: None,
-        last: run.seq(),
+        last_seq: run.seq(),
         turns: 0,
         usage: Usage::default(),
-        cost: Some(Micros::default()),
+        cost: Some(MicroUsd::default()),
         active: Millis::ZERO,
         created_at: now,
         started_at: None,
@@ -119,7 +119,7 @@ pub(crate) fn created_run_view(new: &NewRun, now: Timestamp) -> Result<RunView, 
 }
 
 /// The lower of two caps.
-fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
+fn lower_cap(one: Option<u32>, other: Option<u32>) -> Option<u32> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
@@ -127,12 +127,8 @@ fn least(one: Option<u32>, other: Option<u32>) -> Option<u32> {
 }
 
 fn output(run: &Run, usage: Usage) -> Option<OutputView> {
-    let Some(Outcome::Completed(Output {
-        text,
-        data,
-        confidence,
-        artifacts,
-    })) = run.outcome().cloned()
+    let Some(Outcome::Completed(Output { text, data, confidence, artifacts })) =
+        run.outcome().cloned()
     else {
         return None;
     };
@@ -146,10 +142,10 @@ fn output(run: &Run, usage: Usage) -> Option<OutputView> {
     })
 }
 
-fn error(run: &Run) -> Option<Fault> {
+fn error(run: &Run) -> Option<RunError> {
     match run.outcome()? {
         Outcome::Failed(fault) => Some(fault.clone()),
-        Outcome::Cancelled(why) => Some(Fault::new("cancelled", format!("it was {why}"), "")),
+        Outcome::Cancelled(why) => Some(RunError::new("cancelled", format!("it was {why}"), "")),
         Outcome::Completed(_) => None,
     }
 }
@@ -174,15 +170,12 @@ pub fn gate_view(gate: &GateRow) -> GateView {
         ask: spec.ask.clone(),
         reason: None,
         tool: spec.tool.clone(),
-        input: standing_input(gate).cloned(),
-        about: spec.about.clone(),
+        input: current_input(gate).cloned(),
+        injected_subjects: spec.injected_subjects.clone(),
         facts: None,
         diff: None,
-        digest: standing_digest(gate),
-        decisions: decisions(&spec.kind)
-            .iter()
-            .map(|word| (*word).to_owned())
-            .collect(),
+        digest: current_digest(gate),
+        decisions: allowed_decisions(&spec.kind).iter().map(|word| (*word).to_owned()).collect(),
         pattern: spec.pattern.clone(),
         deadline: gate.deadline,
         on_timeout: spec.on_timeout,

@@ -3,84 +3,81 @@
 //! Never: claims what it has no permit for, or leaves a task behind. Whatever it
 //! starts it also sees end.
 
-mod crew;
+mod identity;
 mod options;
-mod term;
+mod pool;
 
 use std::sync::Arc;
 
 use longhaul_core::event::EVENT_FORMAT;
-use longhaul_core::port::store::{ClaimAsk, Claimed, StoreError};
+use longhaul_core::port::store::{Claim, ClaimRequest, StoreError};
 use longhaul_core::time::Millis;
 use tokio::task::JoinSet;
 
 pub use crate::worker::options::WorkerOptions;
 
+use crate::drive_permit::DrivePermit;
 use crate::error::Error;
 use crate::hooks::{Hooks, NoHooks};
-use crate::ledger::give_back;
-use crate::ports::Ports;
-use crate::slot::Slot;
-use crate::stop::Stop;
+use crate::run_session::release_run;
+use crate::services::EngineServices;
+use crate::shutdown::Shutdown;
 use crate::sweep::{Retention, sweep};
-use crate::worker::crew::{Crew, told};
-use crate::worker::term::Terms;
+use crate::worker::identity::Heartbeats;
+use crate::worker::pool::{DriverPool, run_hook};
 
 /// So many runs are claimed at once.
 const CLAIM_MAX: usize = 64;
 
 /// What others wrote is looked for at most this often.
-const HEAR_EVERY: Millis = Millis(10);
+const MIN_WATCH_INTERVAL: Millis = Millis(10);
 
 /// So long a store that failed is left alone.
-const STORE_PAUSE: Millis = Millis(500);
+const STORE_RETRY_DELAY: Millis = Millis(500);
 
 /// After the cut, calls that must not be repeated have a while to end.
-const CUT_GRACE: Millis = Millis::from_secs(12);
+const ABORT_GRACE: Millis = Millis::from_secs(12);
 
 /// Claims and drives.
 #[derive(Debug)]
 pub struct Worker {
-    ports: Ports,
+    services: EngineServices,
     options: WorkerOptions,
     hooks: Arc<dyn Hooks>,
 }
 
 impl Worker {
     /// A worker that has not begun.
-    pub fn new(ports: &Ports, options: WorkerOptions) -> Self {
-        Self {
-            ports: ports.clone(),
-            options,
-            hooks: Arc::new(NoHooks),
-        }
+    pub fn new(ports: &EngineServices, options: WorkerOptions) -> Self {
+        Self { services: ports.clone(), options, hooks: Arc::new(NoHooks) }
     }
 
     /// The same, telling somebody.
     #[must_use]
-    pub fn hooks(self, hooks: Arc<dyn Hooks>) -> Self {
+    pub fn with_hooks(self, hooks: Arc<dyn Hooks>) -> Self {
         Self { hooks, ..self }
     }
 
     /// Works until it is told to stop, and then until everything is let go of.
-    pub async fn run(self, stop: Stop) -> Result<(), Error> {
-        let terms = Terms::begin(&self.ports, &self.options).await?;
+    pub async fn run(self, stop: Shutdown) -> Result<(), Error> {
+        let terms = Heartbeats::start(&self.services, &self.options).await?;
         let mut aides = JoinSet::new();
-        aides.spawn(beat(terms.clone(), stop.clone()));
-        aides.spawn(listen(self.ports.clone(), terms.clone()));
-        aides.spawn(tidy(self.ports.clone(), self.options.retention));
-        let mut crew = Crew::new(&self.ports, self.options.concurrency, self.hooks.clone());
-        let worked = self.work(&mut crew, &terms, &stop).await;
+        aides.spawn(send_heartbeats(terms.clone(), stop.clone()));
+        aides.spawn(watch_store(self.services.clone(), terms.clone()));
+        aides.spawn(run_sweeper(self.services.clone(), self.options.retention));
+        let mut crew =
+            DriverPool::new(&self.services, self.options.concurrency, self.hooks.clone());
+        let worked = self.claim_loop(&mut crew, &terms, &stop).await;
         // Also after a fault what is under way is seen to its end.
         stop.drain();
-        let clock = &self.ports.clock;
+        let clock = &self.services.clock;
         tokio::select! {
-            () = crew.ended() => {}
-            () = clock.sleep(self.options.drain) => {
-                stop.cut();
+            () = crew.wait_all() => {}
+            () = clock.sleep(self.options.drain_timeout) => {
+                stop.abort();
                 tokio::select! {
-                    () = crew.ended() => {}
-                    () = clock.sleep(CUT_GRACE) => {}
+                    () = crew.wait_all() => {}
+                    () = clock.sleep(ABORT_GRACE) => {}
                 }
             }
         }
@@ -93,29 +90,34 @@ impl Worker {
     }
 
     /// Claims until the order to stop.
-    async fn work(&self, crew: &mut Crew, terms: &Terms, stop: &Stop) -> Result<(), Error> {
-        let clock = &self.ports.clock;
+    async fn claim_loop(
+        &self,
+        crew: &mut DriverPool,
+        terms: &Heartbeats,
+        stop: &Shutdown,
+    ) -> Result<(), Error> {
+        let clock = &self.services.clock;
         // The answer to a claim was lost, and it may have given us runs.
         let mut unsure = false;
         while !stop.is_draining() {
             if unsure {
-                match self.give_back_lost(crew, terms).await {
+                match self.release_unknown_claims(crew, terms).await {
                     Ok(()) => unsure = false,
                     Err(error) => {
-                        self.forgive(error).await?;
+                        self.wait_if_transient(error).await?;
                         continue;
                     }
                 }
             }
-            let room = crew.room(CLAIM_MAX);
+            let room = crew.take_permits(CLAIM_MAX);
             if !room.is_empty() {
                 let wanted = room.len();
                 match self.claim(crew, terms, stop, room).await {
                     Ok(got) if got == wanted => continue,
-                    Ok(0) if crew.is_empty() => told(&**clock, self.hooks.on_empty()).await,
+                    Ok(0) if crew.is_empty() => run_hook(&**clock, self.hooks.on_empty()).await,
                     Ok(_) => {}
                     Err(error) => {
-                        self.forgive(error).await?;
+                        self.wait_if_transient(error).await?;
                         unsure = true;
                         continue;
                     }
@@ -124,8 +126,8 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = stop.draining() => return Ok(()),
-                () = crew.freed() => {}
-                () = self.ports.nudges.ready() => {}
+                () = crew.wait_one() => {}
+                () = self.services.notifier.wait_for_work() => {}
                 () = clock.sleep(self.options.poll) => {}
             }
         }
@@ -135,10 +137,10 @@ impl Worker {
     /// Claims one run for each permit; how many it got.
     async fn claim(
         &self,
-        crew: &mut Crew,
-        terms: &Terms,
-        stop: &Stop,
-        room: crew::Room,
+        crew: &mut DriverPool,
+        terms: &Heartbeats,
+        stop: &Shutdown,
+        room: pool::Permits,
     ) -> Result<usize, Error> {
         let term = terms.current();
         // Only this wait may be given up: a claim that was begun is seen through.
@@ -150,7 +152,7 @@ impl Worker {
         if !may_begin {
             return Ok(0);
         }
-        let ask = ClaimAsk {
+        let ask = ClaimRequest {
             worker: term.worker,
             inboxes: self.options.inboxes.clone(),
             types: self.options.types.clone(),
@@ -158,10 +160,10 @@ impl Worker {
             format: EVENT_FORMAT,
             host: Some(self.options.host.clone()),
         };
-        let claimed = self.ports.store.claim(ask).await?;
+        let claimed = self.services.store.claim(ask).await?;
         let got = claimed.len();
         for (claimed, permit) in claimed.into_iter().zip(room) {
-            crew.drive(term.charge(claimed, stop, Slot::new(permit)));
+            crew.drive(term.assignment(claimed, stop, DrivePermit::new(permit)));
         }
         Ok(got)
     }
@@ -169,39 +171,43 @@ impl Worker {
     /// Gives back the runs that are ours and that nobody here drives: a claim
     /// gave them, and its answer was lost. They are claimed anew, under an epoch
     /// of which we know that nothing was begun.
-    async fn give_back_lost(&self, crew: &Crew, terms: &Terms) -> Result<(), Error> {
+    async fn release_unknown_claims(
+        &self,
+        crew: &DriverPool,
+        terms: &Heartbeats,
+    ) -> Result<(), Error> {
         let worker = terms.current().worker;
-        for (run, last) in self.ports.shelves.heads(worker).await? {
-            if crew.drives(run) {
+        for (run, last) in self.services.records.claimed_runs(worker).await? {
+            if crew.is_driving(run) {
                 continue;
             }
             // Its drive may have ended since; then it is another's to speak of.
-            let row = self.ports.store.row(run).await?;
+            let row = self.services.store.get_run(run).await?;
             let Some(row) = row.filter(|row| row.worker == Some(worker)) else {
                 continue;
             };
             let epoch = row.epoch;
-            give_back(&self.ports, worker, &Claimed { run, epoch, last }).await?;
+            release_run(&self.services, worker, &Claim { run, epoch, last_seq: last }).await?;
         }
         Ok(())
     }
 
     /// A store that is busy or full gets over it; anything else is a fault.
-    async fn forgive(&self, error: Error) -> Result<(), Error> {
-        let Error::Store(StoreError::Busy { .. } | StoreError::Full { .. }) = error else {
+    async fn wait_if_transient(&self, error: Error) -> Result<(), Error> {
+        let Error::Store(StoreError::Busy { .. } | StoreError::DiskFull { .. }) = error else {
             return Err(error);
         };
         tracing::warn!(%error, "nothing can be claimed for now");
-        let clock = &self.ports.clock;
-        clock.sleep(STORE_PAUSE).await;
+        let clock = &self.services.clock;
+        clock.sleep(STORE_RETRY_DELAY).await;
         Ok(())
     }
 }
 
 /// Says that the worker lives, three times in each ttl.
-async fn beat(terms: Terms, stop: Stop) {
+async fn send_heartbeats(terms: Heartbeats, stop: Shutdown) {
     loop {
-        terms.rest().await;
+        terms.wait_interval().await;
         if let Err(error) = terms.beat(stop.is_draining()).await {
             tracing::warn!(%error, "a sign of life did not arrive");
         }
@@ -209,27 +215,27 @@ async fn beat(terms: Terms, stop: Stop) {
 }
 
 /// Hears what others write, and nudges whom it concerns.
-async fn listen(ports: Ports, terms: Terms) {
+async fn watch_store(ports: EngineServices, terms: Heartbeats) {
     let mut watch = ports.store.watch();
     while watch.changed().await.is_ok() {
-        ports.nudges.may_be_ready();
-        if !ports.nudges.is_empty() {
-            match ports.shelves.heads(terms.current().worker).await {
-                Ok(heads) => ports.nudges.compare(&heads),
+        ports.notifier.work_available();
+        if !ports.notifier.is_empty() {
+            match ports.records.claimed_runs(terms.current().worker).await {
+                Ok(heads) => ports.notifier.notify_behind(&heads),
                 Err(error) => tracing::warn!(%error, "the heads could not be read"),
             }
         }
-        ports.clock.sleep(HEAR_EVERY).await;
+        ports.clock.sleep(MIN_WATCH_INTERVAL).await;
     }
 }
 
 /// Sweeps; a store that fails is left alone for a while.
-async fn tidy(ports: Ports, retention: Retention) {
+async fn run_sweeper(ports: EngineServices, retention: Retention) {
     loop {
         if let Err(error) = sweep(&ports, retention).await {
             tracing::warn!(%error, "the sweep was cut short");
         }
         let clock = &ports.clock;
-        clock.sleep(STORE_PAUSE).await;
+        clock.sleep(STORE_RETRY_DELAY).await;
     }
 }

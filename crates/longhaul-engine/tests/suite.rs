@@ -2,34 +2,34 @@
 
 #[cfg(test)]
 mod suite {
-    mod clean;
+    mod cancel_and_pause;
     mod clock_steps;
-    mod contract;
     mod control;
     mod cost;
     mod dispatch;
-    mod doubt;
     mod events;
-    mod faults;
+    mod external_tools;
     mod gates;
-    mod house;
+    mod harness;
+    mod in_doubt;
     mod kill;
-    mod late;
+    mod late_results;
     mod memory;
+    mod model_calls;
     mod output;
-    mod passes;
+    mod output_schema;
     mod perception;
     mod progress;
     mod recover;
     mod retention;
     mod secrets;
-    mod secrets_of_strangers;
+    mod sessions;
     mod sim;
     mod simulation;
     mod steer;
-    mod stop;
+    mod store_faults;
     mod submit;
-    mod supplies;
-    mod talk;
+    mod tool_traits;
+    mod untrusted_secrets;
     mod worker;
 }

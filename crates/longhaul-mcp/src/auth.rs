@@ -3,17 +3,17 @@
 //! Never: opens a browser by itself, at a run or elsewhere. Who has one is told
 //! which address to open, and hands back where it led.
 
-pub(super) mod asks;
-pub(super) mod book;
-pub(super) mod door;
+pub(super) mod address_policy;
+pub(super) mod callback_server;
+pub(super) mod config;
+pub(super) mod credential_file;
 pub(super) mod error;
-pub(super) mod flow;
 pub(super) mod issuer;
-pub(super) mod keeper;
-pub(super) mod means;
-pub(super) mod near;
-pub(super) mod pass;
-pub(super) mod refusal;
+pub(super) mod login_flow;
+pub(super) mod oauth_http;
+pub(super) mod redaction;
+pub(super) mod refresh;
+pub(super) mod rejection;
 pub(super) mod revoke;
-pub(super) mod tokens;
-pub(super) mod unkept;
+pub(super) mod token_provider;
+pub(super) mod unsaved;

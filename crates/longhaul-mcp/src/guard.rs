@@ -11,12 +11,12 @@ const SCRIPT: &str = r#"read -r _; kill -s KILL -- -"$1""#;
 /// A process that kills a process group when this process ends, however it ends.
 /// Dropped, it kills nobody.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(super) struct ProcessGroupGuard {
     /// Its input stays open as long as this process lives.
     _shell: Child,
 }
 
-impl Guard {
+impl ProcessGroupGuard {
     /// Watches over the group that this process leads. `None` where there is no shell:
     /// then a server has to notice by itself that its input was closed.
     pub(super) fn new(leader: &Child) -> Option<Self> {

@@ -9,24 +9,24 @@
 //! what it breaks is its own tools and nobody else's.
 
 mod auth;
+mod client_handler;
+mod connection;
 mod error;
-mod fate;
-mod greet;
+mod exit;
 mod guard;
-mod host;
+mod handshake;
 mod http;
-mod judge;
+mod http_auth;
 mod lines;
-mod link;
 mod listing;
+mod observe;
 mod output;
-mod promise;
+mod output_check;
+mod reconnect;
 mod request_error;
-mod sent;
-mod slot;
+mod schema_check;
 mod spec;
 mod stdio;
-mod tap;
 mod tls;
 mod tool;
 
@@ -35,37 +35,37 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
-use longhaul_core::port::tool::{Stay, Tool};
+use longhaul_core::port::tool::{ClaimId, Tool};
 use longhaul_core::time::{Clock, Millis};
 use reqwest::Url;
 use tokio::time::timeout;
 
-use crate::auth::flow::{self, At};
-use crate::auth::keeper::Keeper;
-use crate::auth::refusal::command;
-use crate::greet::{Known, Manner};
-use crate::link::Link;
-use crate::request_error::Wants;
-use crate::sent::LOGIN_MAX;
-use crate::slot::Slot;
+use crate::auth::login_flow::{self, LoginTarget};
+use crate::auth::rejection::login_command;
+use crate::auth::token_provider::TokenProvider;
+use crate::connection::Connection;
+use crate::handshake::{HandshakeMode, KnownMode};
+use crate::http_auth::LOGIN_TIMEOUT_MAX;
+use crate::reconnect::ReconnectingServer;
+use crate::request_error::AuthNeed;
 use crate::tool::McpTool;
 
-pub use crate::auth::book::BookError;
-pub use crate::auth::door::Door;
+pub use crate::auth::callback_server::CallbackServer;
+pub use crate::auth::config::LoginContext;
+pub use crate::auth::credential_file::CredentialFileError;
 pub use crate::auth::error::LoginError;
-pub use crate::auth::flow::{Began, Visit};
-pub use crate::auth::keeper::Standing;
-pub use crate::auth::means::Login;
-pub use crate::auth::revoke::Forgotten;
-pub use crate::auth::tokens::{unfinished, without_tokens};
+pub use crate::auth::login_flow::{LoginRequest, PendingLogin};
+pub use crate::auth::redaction::{partial_token_len, redact_tokens};
+pub use crate::auth::revoke::LogoutOutcome;
+pub use crate::auth::token_provider::LoginStatus;
 pub use crate::error::McpError;
-pub use crate::listing::Offered;
-pub use crate::spec::{ServerSpec, Way};
-pub use longhaul_core::oauth::OAuth;
+pub use crate::listing::ListedTool;
+pub use crate::spec::{ServerSpec, ServerTransport};
+pub use longhaul_core::oauth::OAuthConfig;
 
 /// What a look at a server found.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Checked {
+pub struct ServerCheck {
     /// How it calls itself.
     pub name: String,
     /// How it wants to be called where people read it.
@@ -75,18 +75,18 @@ pub struct Checked {
     /// The revision of the protocol that was agreed on.
     pub protocol: String,
     /// What it has.
-    pub tools: Vec<Offered>,
+    pub tools: Vec<ListedTool>,
     /// What was left out or cut, and why.
     pub notes: Vec<String>,
     /// How long the look took.
-    pub took: Millis,
+    pub duration: Millis,
 }
 
 /// The servers that a project names. Clones share them.
 #[derive(Clone)]
-pub struct Servers(Arc<House>);
+pub struct Servers(Arc<ServersInner>);
 
-struct House {
+struct ServersInner {
     servers: BTreeMap<String, Server>,
     clock: Arc<dyn Clock>,
 }
@@ -94,10 +94,10 @@ struct House {
 /// A server, with what is open of it.
 struct Server {
     spec: Arc<ServerSpec>,
-    shared: Arc<Slot>,
+    shared: Arc<ReconnectingServer>,
     /// What all that is open of it know of its manner.
-    known: Known,
-    runs: Mutex<BTreeMap<Stay, Arc<Slot>>>,
+    known_mode: KnownMode,
+    runs: Mutex<BTreeMap<ClaimId, Arc<ReconnectingServer>>>,
 }
 
 impl fmt::Debug for Servers {
@@ -107,20 +107,23 @@ impl fmt::Debug for Servers {
 }
 
 impl Server {
-    fn with<T>(&self, use_it: impl FnOnce(&mut BTreeMap<Stay, Arc<Slot>>) -> T) -> T {
+    fn with_runs<T>(
+        &self,
+        use_it: impl FnOnce(&mut BTreeMap<ClaimId, Arc<ReconnectingServer>>) -> T,
+    ) -> T {
         use_it(&mut self.runs.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Where this run finds it.
-    fn slot(&self, stay: Stay, clock: &Arc<dyn Clock>) -> Arc<Slot> {
+    fn for_run(&self, stay: ClaimId, clock: &Arc<dyn Clock>) -> Arc<ReconnectingServer> {
         if !self.spec.per_run {
             return Arc::clone(&self.shared);
         }
         let new = || {
-            let known = self.known.clone();
-            Arc::new(Slot::new(Arc::clone(&self.spec), known, Arc::clone(clock)))
+            let known = self.known_mode.clone();
+            Arc::new(ReconnectingServer::new(Arc::clone(&self.spec), known, Arc::clone(clock)))
         };
-        self.with(|runs| Arc::clone(runs.entry(stay).or_insert_with(new)))
+        self.with_runs(|runs| Arc::clone(runs.entry(stay).or_insert_with(new)))
     }
 }
 
@@ -129,18 +132,19 @@ impl Servers {
     pub fn new(specs: Vec<ServerSpec>, clock: Arc<dyn Clock>) -> Self {
         let servers = specs.into_iter().map(|spec| {
             let spec = Arc::new(spec);
-            let known = Known::default();
-            let slot = Slot::new(Arc::clone(&spec), known.clone(), Arc::clone(&clock));
+            let known = KnownMode::default();
+            let slot =
+                ReconnectingServer::new(Arc::clone(&spec), known.clone(), Arc::clone(&clock));
             let server = Server {
                 shared: Arc::new(slot),
                 spec: Arc::clone(&spec),
-                known,
+                known_mode: known,
                 runs: Mutex::default(),
             };
             (spec.name.clone(), server)
         });
         let servers = servers.collect();
-        Self(Arc::new(House { servers, clock }))
+        Self(Arc::new(ServersInner { servers, clock }))
     }
 
     /// Their names, sorted.
@@ -154,18 +158,18 @@ impl Servers {
         &self,
         server: &str,
         tool: Option<&str>,
-        stay: Stay,
+        stay: ClaimId,
     ) -> Result<Vec<Arc<dyn Tool>>, McpError> {
-        let slot = self.find(server)?.slot(stay, &self.0.clock);
-        if let Some(why) = self.lacks(server).await {
-            return Err(McpError::Login {
+        let slot = self.find_server(server)?.for_run(stay, &self.0.clock);
+        if let Some(why) = self.login_problem(server).await {
+            return Err(McpError::LoginRequired {
                 server: server.to_owned(),
-                why,
-                passes: false,
+                reason: why,
+                is_transient: false,
             });
         }
         let listing = slot.listing().await?;
-        let made = |offered: &Offered| -> Arc<dyn Tool> {
+        let made = |offered: &ListedTool| -> Arc<dyn Tool> {
             Arc::new(McpTool::new(offered.clone(), Arc::clone(&slot)))
         };
         let Some(wanted) = tool else {
@@ -173,119 +177,123 @@ impl Servers {
         };
         let name = spec::tool_name(server, wanted);
         let found = listing.tools.iter().find(|offered| {
-            let its = offered.card.name.as_str();
+            let its = offered.spec.name.as_str();
             its == name
         });
         match found {
             Some(offered) => Ok(vec![made(offered)]),
-            None => Err(McpError::no_tool(server, wanted, &listing)),
+            None => Err(McpError::tool_not_found(server, wanted, &listing)),
         }
     }
 
     /// What has to be done about a login that has ended. Where a connection is open and
     /// the list is known, nobody else would say so before a call is lost to it.
-    async fn lacks(&self, server: &str) -> Option<String> {
-        let keeper = self.keeper(server).ok()?;
+    async fn login_problem(&self, server: &str) -> Option<String> {
+        let keeper = self.token_provider(server).ok()?;
         // Nothing is asked yet, so nothing can be in doubt. Whoever needs the token waits for
         // it again.
-        match timeout(LOGIN_MAX, keeper.pass(None)).await.ok()? {
+        match timeout(LOGIN_TIMEOUT_MAX, keeper.access_token(None)).await.ok()? {
             Ok(pass) => {
-                let over = pass.over?;
-                Some(format!("{over}; run `{}`", command(server)))
+                let over = pass.missing_reason?;
+                Some(format!("{over}; run `{}`", login_command(server)))
             }
-            Err(error) => (error.wants == Wants::Login { passes: false }).then_some(error.why),
+            Err(error) => {
+                (error.auth_need == AuthNeed::Login { is_transient: false }).then_some(error.reason)
+            }
         }
     }
 
     /// Starts a server, asks who it is, lists what it has, and closes it again
     /// where nobody else uses it.
-    pub async fn check(&self, server: &str) -> Result<Checked, McpError> {
-        let known = self.find(server)?;
-        let begun = self.0.clock.nanos();
-        let (link, alone) = match known.shared.open() {
+    pub async fn check(&self, server: &str) -> Result<ServerCheck, McpError> {
+        let known = self.find_server(server)?;
+        let begun = self.0.clock.monotonic_nanos();
+        let (link, alone) = match known.shared.current() {
             Some(link) => (link, false),
-            None => (Arc::new(first(&known.spec, &known.known).await?), true),
+            None => (Arc::new(connect_with_fallback(&known.spec, &known.known_mode).await?), true),
         };
         let listing = link.listing().await;
-        let who = link.who().clone();
+        let who = link.server_info().clone();
         if alone {
             link.close().await;
         }
-        let listing = listing.map_err(|lost| link.lost(&lost))?;
-        let took = self.0.clock.nanos().saturating_sub(begun) / 1_000_000;
-        Ok(Checked {
+        let listing = listing.map_err(|lost| link.to_mcp_error(&lost))?;
+        let took = self.0.clock.monotonic_nanos().saturating_sub(begun) / 1_000_000;
+        Ok(ServerCheck {
             name: who.name,
             title: who.title,
             version: who.version,
             protocol: who.protocol,
             tools: listing.tools.clone(),
             notes: listing.notes.clone(),
-            took: Millis(took),
+            duration: Millis(took),
         })
     }
 
     /// Whether a server wants a login of whoever has none. What it says then is kept
     /// in mind for the login.
-    pub async fn wants_login(&self, server: &str) -> Result<bool, McpError> {
-        let Server { spec, known, .. } = self.find(server)?;
-        let stranger = ServerSpec {
-            way: spec.way.as_stranger(),
-            ..ServerSpec::clone(spec)
-        };
+    pub async fn requires_login(&self, server: &str) -> Result<bool, McpError> {
+        let Server { spec, known_mode: known, .. } = self.find_server(server)?;
+        let stranger =
+            ServerSpec { transport: spec.transport.as_anonymous(), ..ServerSpec::clone(spec) };
         let asked = async {
-            let link = first(&stranger, known).await?;
+            let link = connect_with_fallback(&stranger, known).await?;
             let listing = link.listing().await;
             link.close().await;
-            listing.map_err(|lost| link.lost(&lost))
+            listing.map_err(|lost| link.to_mcp_error(&lost))
         };
         match asked.await {
             Ok(_) => Ok(false),
-            Err(McpError::Login { .. }) => Ok(true),
+            Err(McpError::LoginRequired { .. }) => Ok(true),
             Err(error) => Err(error),
         }
     }
 
     /// Whether a server says how one logs in there, though strangers may be let in.
-    pub async fn publishes_login(&self, server: &str) -> Result<bool, LoginError> {
-        let (url, login) = self.desk(server)?;
+    pub async fn advertises_login(&self, server: &str) -> Result<bool, LoginError> {
+        let (url, login) = self.login_target(server)?;
         let (url, login) = (&url, &login);
-        flow::is_published(At { server, url, login }).await
+        login_flow::is_advertised(LoginTarget { server, url, login }).await
     }
 
     /// Begins a login at a server: whoever has a browser opens its address.
-    pub async fn login(&self, server: &str, visit: &Visit) -> Result<Began, LoginError> {
-        let (url, login) = self.desk(server)?;
+    pub async fn login(
+        &self,
+        server: &str,
+        visit: &LoginRequest,
+    ) -> Result<PendingLogin, LoginError> {
+        let (url, login) = self.login_target(server)?;
         let (url, login) = (&url, &login);
-        flow::begin(At { server, url, login }, visit).await
+        login_flow::start(LoginTarget { server, url, login }, visit).await
     }
 
     /// How the login at a server stands; none: nobody has logged in.
-    pub fn standing(&self, server: &str) -> Result<Option<Standing>, LoginError> {
-        Ok(self.keeper(server)?.standing()?)
+    pub fn login_status(&self, server: &str) -> Result<Option<LoginStatus>, LoginError> {
+        Ok(self.token_provider(server)?.status()?)
     }
 
     /// Forgets the login at a server, and has it taken back there if it may be asked;
     /// says what became of it.
-    pub async fn logout(&self, server: &str, may_ask: bool) -> Result<Forgotten, LoginError> {
-        Ok(self.keeper(server)?.forget(may_ask).await?)
+    pub async fn logout(&self, server: &str, may_ask: bool) -> Result<LogoutOutcome, LoginError> {
+        Ok(self.token_provider(server)?.log_out(may_ask).await?)
     }
 
-    fn keeper(&self, server: &str) -> Result<Keeper, LoginError> {
-        let (url, login) = self.desk(server)?;
-        Ok(Keeper::new(server, &url, &login))
+    fn token_provider(&self, server: &str) -> Result<TokenProvider, LoginError> {
+        let (url, login) = self.login_target(server)?;
+        Ok(TokenProvider::new(server, &url, &login))
     }
 
     /// Where one logs in at a server.
-    fn desk(&self, server: &str) -> Result<(Url, Login), LoginError> {
-        let spec = &self.find(server)?.spec;
-        let none = |why: &str| LoginError::None {
+    fn login_target(&self, server: &str) -> Result<(Url, LoginContext), LoginError> {
+        let spec = &self.find_server(server)?.spec;
+        let none = |why: &str| LoginError::Unsupported {
             server: server.to_owned(),
-            why: why.to_owned(),
+            reason: why.to_owned(),
         };
-        let Way::Http { url, .. } = &spec.way else {
+        let ServerTransport::Http { url, .. } = &spec.transport else {
             return Err(none("it is started here, and reads its keys from `env`"));
         };
-        let Some(login) = spec.way.login() else {
+        let Some(login) = spec.transport.login() else {
             return Err(none(
                 "it is sent the Authorization header of .mcp.json, or there is no place to keep one",
             ));
@@ -295,10 +303,10 @@ impl Servers {
     }
 
     /// A run has let go of everything: what was started for it alone is closed.
-    pub async fn let_go(&self, stay: Stay) {
+    pub async fn release(&self, stay: ClaimId) {
         let servers = self.0.servers.values();
-        let mine = servers.filter_map(|server| server.with(|runs| runs.remove(&stay)));
-        let mine: Vec<Arc<Slot>> = mine.collect();
+        let mine = servers.filter_map(|server| server.with_runs(|runs| runs.remove(&stay)));
+        let mine: Vec<Arc<ReconnectingServer>> = mine.collect();
         join_all(mine.iter().map(|slot| slot.close())).await;
     }
 
@@ -307,38 +315,41 @@ impl Servers {
         let mut all = Vec::new();
         for server in self.0.servers.values() {
             all.push(Arc::clone(&server.shared));
-            all.extend(server.with(std::mem::take).into_values());
+            all.extend(server.with_runs(std::mem::take).into_values());
         }
         join_all(all.iter().map(|slot| slot.close())).await;
     }
 
     /// Waits for renewals of logins that are under way, but not for long: the answer may
     /// be the only one that holds the next token. A close may begin one.
-    pub async fn settle(&self) {
+    pub async fn finish_refreshes(&self) {
         let servers = self.0.servers.values();
-        let logins = servers.filter_map(|server| server.spec.way.login());
-        join_all(logins.map(Login::settle)).await;
+        let logins = servers.filter_map(|server| server.spec.transport.login());
+        join_all(logins.map(LoginContext::finish_refresh)).await;
     }
 
-    fn find(&self, server: &str) -> Result<&Server, McpError> {
+    fn find_server(&self, server: &str) -> Result<&Server, McpError> {
         let found = self.0.servers.get(server);
-        found.ok_or_else(|| McpError::no_server(server, &self.names()))
+        found.ok_or_else(|| McpError::server_not_found(server, &self.names()))
     }
 }
 
 /// A server that is looked at has no second chance but one: in the older manner.
-async fn first(spec: &ServerSpec, known: &Known) -> Result<Link, McpError> {
-    let manner = known.manner().unwrap_or(Manner::Either);
-    let started = match Link::start(spec, manner).await {
-        Err(error) if error.may_be_manner() => {
+async fn connect_with_fallback(
+    spec: &ServerSpec,
+    known: &KnownMode,
+) -> Result<Connection, McpError> {
+    let manner = known.get().unwrap_or(HandshakeMode::Auto);
+    let started = match Connection::start(spec, manner).await {
+        Err(error) if error.may_be_handshake_mode() => {
             let other = match manner {
-                Manner::Either => Manner::Older,
-                Manner::Older => Manner::Either,
+                HandshakeMode::Auto => HandshakeMode::Legacy,
+                HandshakeMode::Legacy => HandshakeMode::Auto,
             };
-            Link::start(spec, other).await.map_err(|_| error)
+            Connection::start(spec, other).await.map_err(|_| error)
         }
         started => started,
     };
-    known.learn(started.as_ref().ok().map(Link::manner));
+    known.set(started.as_ref().ok().map(Connection::handshake_mode));
     started
 }

@@ -9,51 +9,47 @@ pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Reads lines. To stop waiting for the next one loses nothing.
 #[derive(Debug)]
-pub(super) struct Lines<R> {
-    from: BufReader<R>,
+pub(super) struct BoundedLineReader<R> {
+    reader: BufReader<R>,
     line: Vec<u8>,
-    max: usize,
+    max_bytes: usize,
 }
 
 /// What was read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum LineRead {
     /// A line, without its end.
-    Whole(Vec<u8>),
+    Full(Vec<u8>),
     /// A line that is longer than a message may be.
     TooLong,
     /// There is no more. What stood after the last line is no message.
-    End,
+    Eof,
 }
 
-impl<R: AsyncRead + Unpin> Lines<R> {
+impl<R: AsyncRead + Unpin> BoundedLineReader<R> {
     pub(super) fn new(from: R, max: usize) -> Self {
-        Self {
-            from: BufReader::with_capacity(64 * 1024, from),
-            line: Vec::new(),
-            max,
-        }
+        Self { reader: BufReader::with_capacity(64 * 1024, from), line: Vec::new(), max_bytes: max }
     }
 
     /// The next line.
-    pub(super) async fn next(&mut self) -> Line {
+    pub(super) async fn next(&mut self) -> LineRead {
         loop {
             // An error of a pipe says as little as its end.
-            let Ok(some) = self.from.fill_buf().await else {
-                return Line::End;
+            let Ok(some) = self.reader.fill_buf().await else {
+                return LineRead::Eof;
             };
             if some.is_empty() {
-                return Line::End;
+                return LineRead::Eof;
             }
             let end = some.iter().position(|byte| *byte == b'\n');
             let take = end.unwrap_or(some.len());
-            if self.line.len() + take > self.max {
-                return Line::TooLong;
+            if self.line.len() + take > self.max_bytes {
+                return LineRead::TooLong;
             }
             self.line.extend_from_slice(&some[..take]);
-            self.from.consume(take + usize::from(end.is_some()));
+            self.reader.consume(take + usize::from(end.is_some()));
             if end.is_some() {
-                return Line::Whole(std::mem::take(&mut self.line));
+                return LineRead::Full(std::mem::take(&mut self.line));
             }
         }
     }
@@ -64,26 +60,26 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lines_are_whole_or_too_long_or_none() {
+    async fn a_line_is_complete_or_too_long_or_absent() {
         for (text, lines) in [
             (
                 "a\nbc\n\n",
-                vec![whole("a"), whole("bc"), whole(""), Line::End],
+                vec![complete_line("a"), complete_line("bc"), complete_line(""), LineRead::Eof],
             ),
-            ("a\r\nrest", vec![whole("a\r"), Line::End]),
-            ("12345678\n", vec![whole("12345678"), Line::End]),
-            ("123456789\n", vec![Line::TooLong]),
-            ("1234567890123456789", vec![Line::TooLong]),
-            ("", vec![Line::End]),
+            ("a\r\nrest", vec![complete_line("a\r"), LineRead::Eof]),
+            ("12345678\n", vec![complete_line("12345678"), LineRead::Eof]),
+            ("123456789\n", vec![LineRead::TooLong]),
+            ("1234567890123456789", vec![LineRead::TooLong]),
+            ("", vec![LineRead::Eof]),
         ] {
-            let mut read = Lines::new(text.as_bytes(), 8);
+            let mut read = BoundedLineReader::new(text.as_bytes(), 8);
             for line in lines {
                 assert_eq!(read.next().await, line, "{text:?}");
             }
         }
     }
 
-    fn whole(text: &str) -> Line {
-        Line::Whole(text.into())
+    fn complete_line(text: &str) -> LineRead {
+        LineRead::Full(text.into())
     }
 }

@@ -8,7 +8,7 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::message::Part;
-use longhaul_core::port::easel::{Easel, NoPicture};
+use longhaul_core::port::image_sink::{ImageError, ImageSink};
 use longhaul_core::port::tool::ToolFailure;
 use serde_json::Value;
 
@@ -16,57 +16,54 @@ use serde_json::Value;
 const TEXT_BYTES_MAX: usize = 10 * 1024 * 1024;
 
 /// So much of what bytes are called is told.
-const MEDIA_BYTES_MAX: usize = 100;
+const MEDIA_TYPE_BYTES_MAX: usize = 100;
 
 /// So much of a failure is kept.
 const FAILURE_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes in letters; some servers leave out the padding.
-const LETTERS: GeneralPurpose = GeneralPurpose::new(
+const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
 /// The result of a call, as the answer of a server gives it; its pictures are put
 /// up where they can be seen.
-pub(super) fn read(answer: &Value, easel: &Easel) -> Result<ToolOutput, ToolFailure> {
+pub(super) fn parse(answer: &Value, easel: &ImageSink) -> Result<ToolOutput, ToolFailure> {
     let blocks = answer["content"].as_array().map(Vec::as_slice);
     let blocks = blocks.unwrap_or_default();
     let failed = answer["isError"] == true;
     // What a failed call says is words alone.
     let mut parts: Vec<Part> = match failed {
-        true => blocks.iter().map(|block| said(words(block))).collect(),
-        false => blocks.iter().map(|block| part(block, easel)).collect(),
+        true => blocks.iter().map(|block| text_part(block_text(block))).collect(),
+        false => blocks.iter().map(|block| block_part(block, easel)).collect(),
     };
     if let Some(structured) = answer.get("structuredContent")
-        && !blocks.iter().any(|block| says_the_same(block, structured))
+        && !blocks.iter().any(|block| is_same_as_text(block, structured))
     {
-        parts.push(said(structured.to_string()));
+        parts.push(text_part(structured.to_string()));
     }
     if parts.is_empty() && answer.get("content").is_none() {
         // An answer of a kind that nobody knows is still what came of the call.
-        parts.push(said(answer.to_string()));
+        parts.push(text_part(answer.to_string()));
     }
     if failed {
-        let mut all = cut(&joined(&parts), FAILURE_BYTES_MAX);
+        let mut all = truncate(&joined_text(&parts), FAILURE_BYTES_MAX);
         if all.trim().is_empty() {
             "the tool failed and did not say why".clone_into(&mut all);
         }
         return Err(ToolFailure::new(all));
     }
-    Ok(ToolOutput {
-        content: within(parts),
-        full: None,
-    })
+    Ok(ToolOutput { content: bounded_parts(parts), full: None })
 }
 
 /// An answer as it came, within bounds.
-pub(super) fn shown(answer: &Value) -> String {
-    cut(&answer.to_string(), FAILURE_BYTES_MAX)
+pub(super) fn truncated_json(answer: &Value) -> String {
+    truncate(&answer.to_string(), FAILURE_BYTES_MAX)
 }
 
 /// As many of the parts as a result may be long.
-fn within(parts: Vec<Part>) -> Vec<Part> {
+fn bounded_parts(parts: Vec<Part>) -> Vec<Part> {
     let mut left = TEXT_BYTES_MAX;
     let mut content = Vec::new();
     for part in parts {
@@ -79,7 +76,7 @@ fn within(parts: Vec<Part>) -> Vec<Part> {
             continue;
         };
         match text.len() > left {
-            true => content.push(Part::Text(cut(text, left).into())),
+            true => content.push(Part::Text(truncate(text, left).into())),
             false => content.push(part.clone()),
         }
         left = left.saturating_sub(text.len());
@@ -90,11 +87,11 @@ fn within(parts: Vec<Part>) -> Vec<Part> {
     content
 }
 
-fn said(words: String) -> Part {
+fn text_part(words: String) -> Part {
     Part::Text(words.into())
 }
 
-fn joined(parts: &[Part]) -> String {
+fn joined_text(parts: &[Part]) -> String {
     let texts = parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(&**text),
         Part::Image(_) => None,
@@ -103,43 +100,43 @@ fn joined(parts: &[Part]) -> String {
 }
 
 /// A block of an answer: a picture where it is one that can be shown, else words.
-fn part(block: &Value, easel: &Easel) -> Part {
+fn block_part(block: &Value, easel: &ImageSink) -> Part {
     if block["type"] != "image" {
-        return said(words(block));
+        return text_part(block_text(block));
     }
-    match picture(block["data"].as_str().unwrap_or_default(), easel) {
+    match image_part(block["data"].as_str().unwrap_or_default(), easel) {
         Ok(part) => part,
-        Err(why) => said(unseen("image", block, &format!("not shown: {why}"))),
+        Err(why) => text_part(omitted_text("image", block, &format!("not shown: {why}"))),
     }
 }
 
-fn picture(letters: &str, easel: &Easel) -> Result<Part, NoPicture> {
-    let bytes = decoded(letters);
-    if bytes > Easel::BYTES_MAX {
-        return Err(NoPicture::TooLong(bytes));
+fn image_part(letters: &str, easel: &ImageSink) -> Result<Part, ImageError> {
+    let bytes = decoded_len(letters);
+    if bytes > ImageSink::BYTES_MAX {
+        return Err(ImageError::TooLarge(bytes));
     }
-    let bytes = LETTERS.decode(letters).map_err(|_| NoPicture::Kind)?;
-    easel.put_up(bytes).map(Part::Image)
+    let bytes = BASE64.decode(letters).map_err(|_| ImageError::UnsupportedFormat)?;
+    easel.add(bytes).map(Part::Image)
 }
 
 /// Words in the place of bytes.
-fn unseen(kind: &str, block: &Value, why: &str) -> String {
-    let bytes = decoded(block["data"].as_str().unwrap_or_default());
+fn omitted_text(kind: &str, block: &Value, why: &str) -> String {
+    let bytes = decoded_len(block["data"].as_str().unwrap_or_default());
     let media = match block["mimeType"].as_str().unwrap_or_default() {
         "" => "no named type",
-        media => &media[..media.floor_char_boundary(MEDIA_BYTES_MAX)],
+        media => &media[..media.floor_char_boundary(MEDIA_TYPE_BYTES_MAX)],
     };
     format!("({kind} of type {media}, {bytes} bytes, {why})")
 }
 
 /// A block of an answer in words. Of sounds and of bytes that are no picture the
 /// model learns that there were some.
-fn words(block: &Value) -> String {
+fn block_text(block: &Value) -> String {
     let text = |field: &str| block[field].as_str().unwrap_or_default().to_owned();
     match block["type"].as_str().unwrap_or_default() {
         "text" => text("text"),
-        kind @ ("image" | "audio") => unseen(kind, block, "not shown"),
-        "resource" => resource(&block["resource"]),
+        kind @ ("image" | "audio") => omitted_text(kind, block, "not shown"),
+        "resource" => resource_text(&block["resource"]),
         "resource_link" => {
             let (name, at, about) = (text("name"), text("uri"), text("description"));
             match about.is_empty() {
@@ -151,13 +148,13 @@ fn words(block: &Value) -> String {
     }
 }
 
-fn resource(resource: &Value) -> String {
+fn resource_text(resource: &Value) -> String {
     let at = resource["uri"].as_str().unwrap_or_default();
     let media = resource["mimeType"].as_str().unwrap_or("of no named type");
     match (resource["text"].as_str(), resource["blob"].as_str()) {
         (Some(text), _) => format!("(resource {at})\n{text}"),
         (None, Some(blob)) => {
-            let bytes = decoded(blob);
+            let bytes = decoded_len(blob);
             format!("(resource {at}, {media}, {bytes} bytes, not shown)")
         }
         (None, None) => format!("(resource {at}, empty)"),
@@ -165,13 +162,13 @@ fn resource(resource: &Value) -> String {
 }
 
 /// How many bytes base64 stands for.
-fn decoded(base64: &str) -> usize {
+fn decoded_len(base64: &str) -> usize {
     base64.trim_end_matches('=').len() * 3 / 4
 }
 
 /// Servers say what is structured once more as text, for those who read only that;
 /// what is one text alone, they put in an object with one field.
-fn says_the_same(block: &Value, structured: &Value) -> bool {
+fn is_same_as_text(block: &Value, structured: &Value) -> bool {
     let Some(text) = block["text"].as_str() else {
         return false;
     };
@@ -185,7 +182,7 @@ fn says_the_same(block: &Value, structured: &Value) -> bool {
 }
 
 /// A text of so many bytes at most, which says that it was cut.
-fn cut(text: &str, max: usize) -> String {
+fn truncate(text: &str, max: usize) -> String {
     if text.len() <= max {
         return text.to_owned();
     }
@@ -199,15 +196,15 @@ mod tests {
     use serde_json::json;
 
     fn check(answer: Value, expect: &str) {
-        let easel = Easel::default();
-        let seen = match read(&answer, &easel) {
+        let easel = ImageSink::default();
+        let seen = match parse(&answer, &easel) {
             Ok(output) => output
                 .content
                 .iter()
                 .map(|part| match part {
                     Part::Text(text) => text.to_string(),
                     Part::Image(image) => {
-                        assert_eq!(easel.take()[0].at, image.blob);
+                        assert_eq!(easel.drain()[0].blob_ref, image.blob);
                         format!("<{}>", image.media_type)
                     }
                 })
@@ -219,14 +216,11 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_answer_has_its_words() {
+    fn every_content_type_is_rendered_as_text() {
         let text = |text: &str| json!({ "type": "text", "text": text });
         check(json!({ "content": [text("a"), text("b")] }), "a|b");
         check(json!({ "content": [] }), "(done, and nothing was said)");
-        check(
-            json!({ "content": [text("no")], "isError": true }),
-            "failed: no",
-        );
+        check(json!({ "content": [text("no")], "isError": true }), "failed: no");
         check(
             json!({ "content": [], "isError": true }),
             "failed: the tool failed and did not say why",
@@ -235,10 +229,7 @@ mod tests {
             json!({ "content": [text("{\"a\": 1}")], "structuredContent": { "a": 1 } }),
             "{\"a\": 1}",
         );
-        check(
-            json!({ "content": [text("one")], "structuredContent": { "a": "one" } }),
-            "one",
-        );
+        check(json!({ "content": [text("one")], "structuredContent": { "a": "one" } }), "one");
         check(
             json!({ "content": [text("one")], "structuredContent": { "a": 1 } }),
             "one|{\"a\":1}",
@@ -263,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_shown_if_they_are_some() {
+    fn only_valid_images_are_shown() {
         let image =
             |data: &str, media: &str| json!({ "type": "image", "data": data, "mimeType": media });
         let text = json!({ "type": "text", "text": "a" });
@@ -293,27 +284,27 @@ mod tests {
             json!({ "content": [{ "type": "audio", "data": "AAAA", "mimeType": "audio/wav" }] }),
             "(audio of type audio/wav, 3 bytes, not shown)",
         );
-        let long = "A".repeat(Easel::BYTES_MAX / 3 * 4 + 8);
+        let long = "A".repeat(ImageSink::BYTES_MAX / 3 * 4 + 8);
         check(
             json!({ "content": [image(&long, "image/png")] }),
             "(image of type image/png, 3750006 bytes, not shown: it has 3750006 bytes, and at \
              most 3750000 are shown)",
         );
-        let many = vec![image("R0lGODlhAQABAAAAADs=", "image/gif"); Easel::PICTURES_MAX + 1];
-        let easel = Easel::default();
-        let output = read(&json!({ "content": many }), &easel).unwrap();
-        assert_eq!(easel.take().len(), Easel::PICTURES_MAX);
+        let many = vec![image("R0lGODlhAQABAAAAADs=", "image/gif"); ImageSink::IMAGES_MAX + 1];
+        let easel = ImageSink::default();
+        let output = parse(&json!({ "content": many }), &easel).unwrap();
+        assert_eq!(easel.drain().len(), ImageSink::IMAGES_MAX);
         assert!(
             matches!(&output.content[8], Part::Text(why) if why.contains("at most 8 pictures"))
         );
     }
 
     #[test]
-    fn too_much_is_cut_and_says_so() {
+    fn too_long_output_is_truncated_with_a_notice() {
         let long = "é".repeat(TEXT_BYTES_MAX / 2 + 1);
         let block = json!({ "type": "text", "text": long });
         let answer = json!({ "content": [block.clone(), block] });
-        let output = read(&answer, &Easel::default()).unwrap();
+        let output = parse(&answer, &ImageSink::default()).unwrap();
         let Part::Text(first) = &output.content[0] else {
             panic!("no text");
         };

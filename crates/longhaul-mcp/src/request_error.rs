@@ -3,41 +3,37 @@
 /// What somebody has to give us before a server lets us in. It is told as a value: a
 /// stranger's words may hold whatever ours do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wants {
-    Nothing,
+pub(crate) enum AuthNeed {
+    None,
     Login {
         /// What is wrong with it may pass by itself.
-        passes: bool,
+        is_transient: bool,
     },
     Key,
 }
 
 /// Why a request or a greeting came to nothing.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{why}")]
+#[error("{reason}")]
 pub(crate) struct RequestError {
-    pub(crate) why: String,
+    pub(crate) reason: String,
     /// The request may have reached the server.
-    pub(crate) sent: bool,
-    pub(crate) wants: Wants,
+    pub(crate) may_have_been_sent: bool,
+    pub(crate) auth_need: AuthNeed,
 }
 
 impl RequestError {
     /// It wants nothing, and the request may have reached the server.
-    pub(crate) fn plain(why: impl Into<String>) -> Self {
-        Self {
-            why: why.into(),
-            sent: true,
-            wants: Wants::Nothing,
-        }
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), may_have_been_sent: true, auth_need: AuthNeed::None }
     }
 
     /// Nothing was sent: it is for want of a login.
-    pub(crate) fn login(why: impl Into<String>, passes: bool) -> Self {
+    pub(crate) fn login_required(reason: impl Into<String>, passes: bool) -> Self {
         Self {
-            why: why.into(),
-            sent: false,
-            wants: Wants::Login { passes },
+            reason: reason.into(),
+            may_have_been_sent: false,
+            auth_need: AuthNeed::Login { is_transient: passes },
         }
     }
 }
@@ -51,9 +47,6 @@ impl From<reqwest::Error> for RequestError {
         while let Some(deeper) = deepest.source() {
             deepest = deeper;
         }
-        Self {
-            sent,
-            ..Self::plain(deepest.to_string())
-        }
+        Self { may_have_been_sent: sent, ..Self::new(deepest.to_string()) }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use longhaul_core::time::Millis;
 use reqwest::Url;
 
-use crate::auth::means::Login;
+use crate::auth::config::LoginContext;
 
 /// A server that a project names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct ServerSpec {
     /// How the project calls it: letters, digits, `_`, `-` and `.`, at most 64.
     pub name: String,
     /// How it is reached.
-    pub way: Way,
+    pub transport: ServerTransport,
     /// Each run has one of its own: it remembers what it was told before.
     pub per_run: bool,
     /// How long one call may take.
@@ -31,14 +31,14 @@ impl ServerSpec {
 
     /// So long a call waits for what comes before its question. That is much less than
     /// its own time: when that is over, nobody knows whether it was asked.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn setup_timeout(&self) -> Duration {
         Duration::from(self.timeout) / 4
     }
 }
 
 /// How a server is reached.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Way {
+pub enum ServerTransport {
     /// Started here, and spoken to over its input and output.
     Stdio {
         /// The program; looked for in `PATH` where it has no slash.
@@ -57,16 +57,14 @@ pub enum Way {
         /// Headers of every request.
         headers: BTreeMap<String, String>,
         /// How one logs in there; none: it is not meant to be.
-        login: Option<Login>,
+        login: Option<LoginContext>,
     },
 }
 
-impl fmt::Debug for Way {
+impl fmt::Debug for ServerTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Stdio {
-                command, args, env, ..
-            } => f
+            Self::Stdio { command, args, env, .. } => f
                 .debug_struct("Stdio")
                 .field("command", command)
                 .field("args", &args.len())
@@ -74,16 +72,16 @@ impl fmt::Debug for Way {
                 .finish_non_exhaustive(),
             Self::Http { url, headers, .. } => f
                 .debug_struct("Http")
-                .field("url", &shown(url))
+                .field("url", &redacted_url(url))
                 .field("headers", &headers.keys())
                 .finish(),
         }
     }
 }
 
-impl Way {
+impl ServerTransport {
     /// How one logs in there. Where the project sends a key of its own, nobody does.
-    pub(super) fn login(&self) -> Option<&Login> {
+    pub(super) fn login(&self) -> Option<&LoginContext> {
         match self {
             Self::Stdio { .. } => None,
             Self::Http { headers, login, .. } => {
@@ -95,10 +93,10 @@ impl Way {
     }
 
     /// The same way for somebody who has not logged in.
-    pub(super) fn as_stranger(&self) -> Self {
+    pub(super) fn as_anonymous(&self) -> Self {
         let mut way = self.clone();
         if let Self::Http { login, .. } = &mut way {
-            *login = login.as_ref().map(Login::as_stranger);
+            *login = login.as_ref().map(LoginContext::as_anonymous);
         }
         way
     }
@@ -112,10 +110,7 @@ impl Way {
         };
         let bare = |value: &String| value.rsplit(' ').next().unwrap_or_default().to_owned();
         let mut all: Vec<String> = values.values().cloned().collect();
-        all.extend(
-            self.login()
-                .and_then(|login| login.oauth.client_secret.clone()),
-        );
+        all.extend(self.login().and_then(|login| login.oauth.client_secret.clone()));
         all.extend(values.values().map(bare));
         all.retain(|value| value.len() >= SECRET_BYTES_MIN);
         all.sort_by_key(|value| std::cmp::Reverse(value.len()));
@@ -128,7 +123,7 @@ impl Way {
 const SECRET_BYTES_MIN: usize = 6;
 
 /// An address without what may be a secret in it.
-pub(super) fn shown(url: &str) -> String {
+pub(super) fn redacted_url(url: &str) -> String {
     match url.parse::<Url>() {
         Ok(mut url) => {
             url.set_query(None);
@@ -165,17 +160,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_a_secret_is_never_shown() {
+    fn debug_output_of_a_server_spec_hides_secrets() {
         let pairs = |pairs: &[(&str, &str)]| {
             let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
             pairs.iter().map(owned).collect::<BTreeMap<_, _>>()
         };
-        let http = Way::Http {
+        let http = ServerTransport::Http {
             url: "https://me:hunter2hunter@a.example/mcp?key=hunter2hunter#x".into(),
             headers: pairs(&[("Authorization", "Bearer hunter2hunter")]),
             login: None,
         };
-        let stdio = Way::Stdio {
+        let stdio = ServerTransport::Stdio {
             command: "srv".into(),
             args: vec!["--key=hunter2hunter".into()],
             env: pairs(&[("KEY", "hunter2hunter")]),
@@ -190,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_could_be_mistaken_are_none() {
+    fn ambiguous_server_and_tool_names_are_invalid() {
         for (name, server, tool) in [
             ("github", true, true),
             ("a.b-c_D9", true, true),

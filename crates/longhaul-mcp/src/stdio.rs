@@ -19,37 +19,37 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::fate::Fate;
-use crate::guard::Guard;
-use crate::lines::{Line, Lines, MESSAGE_BYTES_MAX};
-use crate::spec::Way;
+use crate::exit::ServerExit;
+use crate::guard::ProcessGroupGuard;
+use crate::lines::{BoundedLineReader, LineRead, MESSAGE_BYTES_MAX};
+use crate::spec::ServerTransport;
 
 /// So many messages wait to be written.
-const QUEUE: usize = 64;
+const WRITE_QUEUE_MAX: usize = 64;
 
 /// So many lines in a row may be no message.
-const STRAY_LINES_MAX: u32 = 1_000;
+const INVALID_LINES_MAX: u32 = 1_000;
 
 /// So much may come that is no answer to anything.
-const UNASKED_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
+const UNSOLICITED_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 
 /// What a process that is gone has still said is waited for so long.
-const LINGER: Duration = Duration::from_millis(500);
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// How long each way to ask a server to end is given: its input is closed, then it
 /// is told to, then it is killed. Together less than whoever closes waits.
-const ENDS: Duration = Duration::from_secs(2);
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A server over pipes.
-pub(super) struct Stdio {
-    lines: Lines<ChildStdout>,
-    out: Option<mpsc::Sender<Vec<u8>>>,
+pub(super) struct StdioTransport {
+    lines: BoundedLineReader<ChildStdout>,
+    writer: Option<mpsc::Sender<Vec<u8>>>,
     process: ServerProcess,
-    fate: Arc<Fate>,
+    exit: Arc<ServerExit>,
     /// Those who write to it and hear its error output; they end with this.
     tasks: JoinSet<()>,
-    stray: u32,
-    unasked: usize,
+    invalid_lines: u32,
+    unsolicited_bytes: usize,
 }
 
 /// The process of a server and the process group that it leads. Dropped, it kills the
@@ -60,7 +60,7 @@ struct ServerProcess {
     child: Child,
     status: Option<ExitStatus>,
     /// Kills the group when this process is killed.
-    guard: Option<Guard>,
+    guard: Option<ProcessGroupGuard>,
 }
 
 impl ServerProcess {
@@ -68,7 +68,7 @@ impl ServerProcess {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         Self {
             group: id.and_then(Pid::from_raw),
-            guard: Guard::new(&child),
+            guard: ProcessGroupGuard::new(&child),
             child,
             status: None,
         }
@@ -106,89 +106,90 @@ impl Drop for ServerProcess {
     }
 }
 
-impl Stdio {
+impl StdioTransport {
     /// Starts a server, or says why it can't be.
-    pub(super) fn start(way: &Way, fate: &Arc<Fate>) -> Result<Self, String> {
-        let mut child = command(way)?.spawn().map_err(|why| match way {
-            Way::Stdio { command, .. } => format!("`{}` could not be run: {why}", shown(command)),
-            Way::Http { .. } => why.to_string(),
+    pub(super) fn start(way: &ServerTransport, fate: &Arc<ServerExit>) -> Result<Self, String> {
+        let mut child = build_command(way)?.spawn().map_err(|why| match way {
+            ServerTransport::Stdio { command, .. } => {
+                format!("`{}` could not be run: {why}", escaped(command))
+            }
+            ServerTransport::Http { .. } => why.to_string(),
         })?;
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let process = ServerProcess::new(child);
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err("its pipes could not be opened".to_owned());
         };
-        let (out, queue) = mpsc::channel(QUEUE);
+        let (out, queue) = mpsc::channel(WRITE_QUEUE_MAX);
         let mut tasks = JoinSet::new();
-        tasks.spawn(write(stdin, queue));
-        tasks.spawn(hear(stderr, Arc::clone(fate)));
+        tasks.spawn(write_lines(stdin, queue));
+        tasks.spawn(read_stderr(stderr, Arc::clone(fate)));
         Ok(Self {
-            lines: Lines::new(stdout, MESSAGE_BYTES_MAX),
-            out: Some(out),
+            lines: BoundedLineReader::new(stdout, MESSAGE_BYTES_MAX),
+            writer: Some(out),
             process,
-            fate: Arc::clone(fate),
+            exit: Arc::clone(fate),
             tasks,
-            stray: 0,
-            unasked: 0,
+            invalid_lines: 0,
+            unsolicited_bytes: 0,
         })
     }
 
     /// The next line; none when there is no more, and then it is settled why.
-    async fn line(&mut self) -> Option<Vec<u8>> {
+    async fn next_line(&mut self) -> Option<Vec<u8>> {
         let line = match self.process.status {
             None => tokio::select! {
                 biased;
                 line = self.lines.next() => line,
-                _ = self.process.wait() => self.rest().await,
+                _ = self.process.wait() => self.drain_line().await,
             },
-            Some(_) => self.rest().await,
+            Some(_) => self.drain_line().await,
         };
         match line {
-            Line::Whole(line) => return Some(line),
-            Line::TooLong => {
+            LineRead::Full(line) => return Some(line),
+            LineRead::TooLong => {
                 let mb = MESSAGE_BYTES_MAX / (1024 * 1024);
-                self.fate
-                    .breaks(&format!("it sent a message of more than {mb} MB"));
+                self.exit.record_violation(&format!("it sent a message of more than {mb} MB"));
             }
-            Line::End => {
-                _ = timeout(LINGER, self.process.wait()).await;
+            LineRead::Eof => {
+                _ = timeout(DRAIN_TIMEOUT, self.process.wait()).await;
                 let why = match self.process.status {
                     Some(status) => format!("its process ended ({status})"),
                     None => "it closed its output".to_owned(),
                 };
-                self.fate.ends(&self.fate.with_last_words(&why));
+                self.exit.record_exit(&self.exit.with_stderr(&why));
             }
         }
         None
     }
 
     /// What a process that is gone has left; somebody else may hold its pipe open.
-    async fn rest(&mut self) -> Line {
-        let rest = timeout(LINGER, self.lines.next()).await;
-        rest.unwrap_or(Line::End)
+    async fn drain_line(&mut self) -> LineRead {
+        let rest = timeout(DRAIN_TIMEOUT, self.lines.next()).await;
+        rest.unwrap_or(LineRead::Eof)
     }
 
     /// A line as a message, if it is one. None: it says too much that is none.
-    fn read(&mut self, line: &[u8]) -> Option<Option<ServerJsonRpcMessage>> {
-        let message = message(line);
-        self.unasked += line.len();
+    fn parse_line(&mut self, line: &[u8]) -> Option<Option<ServerJsonRpcMessage>> {
+        let message = parse_message(line);
+        self.unsolicited_bytes += line.len();
         match &message {
             None if line.trim_ascii().is_empty() => {}
             None => {
-                self.stray += 1;
+                self.invalid_lines += 1;
                 let len = line.len();
                 tracing::debug!(len, "a line of an MCP server is no message");
             }
             Some(message) => {
-                self.stray = 0;
+                self.invalid_lines = 0;
                 if matches!(message, JsonRpcMessage::Response(_)) {
-                    self.unasked = 0;
+                    self.unsolicited_bytes = 0;
                 }
             }
         }
-        if self.stray > STRAY_LINES_MAX || self.unasked > UNASKED_BYTES_MAX {
-            self.fate
-                .breaks("it floods its output with what nobody asked for");
+        if self.invalid_lines > INVALID_LINES_MAX || self.unsolicited_bytes > UNSOLICITED_BYTES_MAX
+        {
+            self.exit.record_violation("it floods its output with what nobody asked for");
             return None;
         }
         Some(message)
@@ -196,7 +197,7 @@ impl Stdio {
 }
 
 /// A line as a message. What is no UTF-8 counts as the letters it stands for.
-fn message(line: &[u8]) -> Option<ServerJsonRpcMessage> {
+fn parse_message(line: &[u8]) -> Option<ServerJsonRpcMessage> {
     let read = match serde_json::from_slice(line) {
         Err(_) if std::str::from_utf8(line).is_err() => {
             serde_json::from_str(&String::from_utf8_lossy(line))
@@ -208,14 +209,8 @@ fn message(line: &[u8]) -> Option<ServerJsonRpcMessage> {
 
 /// The command that starts a server. Of our environment it sees `PATH` alone, so
 /// that `npx` and `uvx` are found: keys and homes are for its spec to hand over.
-fn command(way: &Way) -> Result<Command, String> {
-    let Way::Stdio {
-        command,
-        args,
-        env,
-        cwd,
-    } = way
-    else {
+fn build_command(way: &ServerTransport) -> Result<Command, String> {
+    let ServerTransport::Stdio { command, args, env, cwd } = way else {
         return Err("it is not started here".to_owned());
     };
     let mut made = Command::new(command);
@@ -239,12 +234,12 @@ fn command(way: &Way) -> Result<Command, String> {
     Ok(made)
 }
 
-fn shown(command: &str) -> String {
+fn escaped(command: &str) -> String {
     command.escape_debug().take(200).collect()
 }
 
 /// Writes what is queued, a line each, until the queue or the pipe is closed.
-async fn write(mut to: ChildStdin, mut queue: mpsc::Receiver<Vec<u8>>) {
+async fn write_lines(mut to: ChildStdin, mut queue: mpsc::Receiver<Vec<u8>>) {
     while let Some(line) = queue.recv().await {
         if to.write_all(&line).await.is_err() || to.flush().await.is_err() {
             return;
@@ -253,18 +248,18 @@ async fn write(mut to: ChildStdin, mut queue: mpsc::Receiver<Vec<u8>>) {
 }
 
 /// Hears what a server writes to its error output.
-async fn hear(mut from: ChildStderr, fate: Arc<Fate>) {
+async fn read_stderr(mut from: ChildStderr, fate: Arc<ServerExit>) {
     let mut some = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut some).await {
-        fate.mutters(&some[..count]);
+        fate.append_stderr(&some[..count]);
         if tracing::enabled!(tracing::Level::DEBUG) {
-            let words = fate.last_words();
+            let words = fate.last_stderr_line();
             tracing::debug!(words, "an MCP server mutters");
         }
     }
 }
 
-impl Transport<RoleClient> for Stdio {
+impl Transport<RoleClient> for StdioTransport {
     // What can't be written shows at the other pipe, where it says why.
     type Error = Infallible;
 
@@ -272,7 +267,7 @@ impl Transport<RoleClient> for Stdio {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Infallible>> + Send + 'static {
-        let out = self.out.clone();
+        let out = self.writer.clone();
         async move {
             if let (Some(out), Ok(mut line)) = (out, serde_json::to_vec(&message)) {
                 line.push(b'\n');
@@ -284,8 +279,8 @@ impl Transport<RoleClient> for Stdio {
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
-            let line = self.line().await?;
-            if let Some(message) = self.read(&line)? {
+            let line = self.next_line().await?;
+            if let Some(message) = self.parse_line(&line)? {
                 return Some(message);
             }
         }
@@ -293,14 +288,14 @@ impl Transport<RoleClient> for Stdio {
 
     async fn close(&mut self) -> Result<(), Infallible> {
         // With the queue the writer ends, and with it the server's input.
-        self.out = None;
-        let broke = self.fate.end().is_some_and(|end| end.broke);
-        if !broke && timeout(ENDS, self.process.wait()).await.is_err() {
+        self.writer = None;
+        let broke = self.exit.reason().is_some_and(|end| end.is_violation);
+        if !broke && timeout(STOP_TIMEOUT, self.process.wait()).await.is_err() {
             self.process.signal(Signal::TERM);
-            _ = timeout(ENDS, self.process.wait()).await;
+            _ = timeout(STOP_TIMEOUT, self.process.wait()).await;
         }
         self.process.kill();
-        _ = timeout(ENDS, self.process.wait()).await;
+        _ = timeout(STOP_TIMEOUT, self.process.wait()).await;
         self.tasks.abort_all();
         Ok(())
     }
@@ -312,13 +307,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_group_is_not_killed_after_its_leader_was_reaped() {
-        let way = Way::Stdio {
+        let way = ServerTransport::Stdio {
             command: "true".into(),
             args: Vec::new(),
             env: Default::default(),
             cwd: None,
         };
-        let mut process = ServerProcess::new(command(&way).unwrap().spawn().unwrap());
+        let mut process = ServerProcess::new(build_command(&way).unwrap().spawn().unwrap());
         assert!(process.group.is_some());
         assert!(process.wait().await.unwrap().success());
         assert_eq!(process.group, None);

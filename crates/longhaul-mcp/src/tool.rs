@@ -8,45 +8,41 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::time::Millis;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::link::{Link, Lost};
-use crate::listing::Offered;
+use crate::connection::{CallError, Connection};
+use crate::listing::ListedTool;
 use crate::output;
-use crate::promise::{broken, is_long};
-use crate::slot::Slot;
-use crate::spec::{Way, tool_name};
+use crate::output_check::{is_expensive, output_error};
+use crate::reconnect::ReconnectingServer;
+use crate::spec::{ServerTransport, tool_name};
 
 /// A server's tool.
 #[derive(Debug)]
 pub(super) struct McpTool {
-    offered: Offered,
+    listed: ListedTool,
     /// As the server calls it.
     name: String,
-    slot: Arc<Slot>,
+    server: Arc<ReconnectingServer>,
 }
 
 impl McpTool {
-    pub(super) fn new(offered: Offered, slot: Arc<Slot>) -> Self {
+    pub(super) fn new(offered: ListedTool, slot: Arc<ReconnectingServer>) -> Self {
         let lead = tool_name(&slot.spec().name, "");
-        let name = offered.card.name.as_str();
+        let name = offered.spec.name.as_str();
         let name = name.strip_prefix(&lead).unwrap_or(name).to_owned();
-        Self {
-            offered,
-            name,
-            slot,
-        }
+        Self { listed: offered, name, server: slot }
     }
 
     /// The connection. Nothing has been asked yet, so nothing has happened; and that is
     /// said before the time of the call is over, when nobody could know it any more.
-    async fn link(&self) -> Result<Arc<Link>, ToolFailure> {
-        let spec = self.slot.spec();
-        let patience = spec.patience();
-        match timeout(patience, self.slot.link()).await {
+    async fn connect(&self) -> Result<Arc<Connection>, ToolFailure> {
+        let spec = self.server.spec();
+        let patience = spec.setup_timeout();
+        match timeout(patience, self.server.connection()).await {
             Ok(link) => link.map_err(|error| ToolFailure::new(error.to_string())),
             Err(_) => {
                 let (server, secs) = (&spec.name, patience.as_secs_f32());
@@ -59,38 +55,42 @@ impl McpTool {
 
     /// What came of a call. An answer without form is no result, and its words are
     /// told with what is wrong: the model can still make something of them.
-    async fn read(&self, answer: &Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let read = output::read(answer, &around.pictures);
-        let promise = self.offered.promise.as_ref();
-        let why = if is_long(answer, promise) {
+    async fn check_output(
+        &self,
+        answer: &Value,
+        around: &ToolContext,
+    ) -> Result<ToolOutput, ToolFailure> {
+        let read = output::parse(answer, &around.images);
+        let promise = self.listed.output_schema.as_ref();
+        let why = if is_expensive(answer, promise) {
             let (answer, promise) = (answer.clone(), promise.cloned());
-            let check = move || broken(&answer, promise.as_ref());
+            let check = move || output_error(&answer, promise.as_ref());
             let checked = tokio::task::spawn_blocking(check).await;
             checked.map_err(|_| ToolFailure::new("the check of the answer stopped"))?
         } else {
-            broken(answer, promise)
+            output_error(answer, promise)
         };
         let Some(why) = why else {
             return read;
         };
-        let server = &self.slot.spec().name;
-        let came = output::shown(answer);
+        let server = &self.server.spec().name;
+        let came = output::truncated_json(answer);
         Err(ToolFailure::new(format!(
             "the server `{server}` was called and has answered, but {why}. What came: {came}"
         )))
     }
 
     /// What a call that is lost says to the model.
-    fn failure(&self, lost: Lost) -> ToolFailure {
-        let server = &self.slot.spec().name;
+    fn to_failure(&self, lost: CallError) -> ToolFailure {
+        let server = &self.server.spec().name;
         match lost {
-            Lost::Refused(words) | Lost::Login { why: words, .. } => {
+            CallError::Rejected(words) | CallError::LoginRequired { reason: words, .. } => {
                 ToolFailure::new(format!("the server `{server}` refused: {words}"))
             }
-            Lost::Gone { why, sent, .. } => {
+            CallError::Disconnected { reason: why, may_have_been_sent: sent, .. } => {
                 let words = format!("the server `{server}` broke off: {why}");
-                match sent && !self.offered.class.may_repeat() {
-                    true => ToolFailure::unknown(words),
+                match sent && !self.listed.class.may_repeat() {
+                    true => ToolFailure::outcome_unknown(words),
                     false => ToolFailure::new(words),
                 }
             }
@@ -99,51 +99,46 @@ impl McpTool {
 }
 
 /// Sees whether a call is let go of because its time is over.
-struct Watch<'a> {
-    slot: &'a Slot,
-    link: &'a Link,
+struct TimeoutWatch<'a> {
+    server: &'a ReconnectingServer,
+    connection: &'a Connection,
     /// By the monotonic clock.
-    begun: Millis,
+    started: Millis,
     is_answered: bool,
 }
 
-impl<'a> Watch<'a> {
-    fn new(slot: &'a Slot, link: &'a Link) -> Self {
-        Self {
-            slot,
-            link,
-            begun: slot.monotonic(),
-            is_answered: false,
-        }
+impl<'a> TimeoutWatch<'a> {
+    fn new(slot: &'a ReconnectingServer, link: &'a Connection) -> Self {
+        Self { server: slot, connection: link, started: slot.monotonic(), is_answered: false }
     }
 }
 
-impl Drop for Watch<'_> {
+impl Drop for TimeoutWatch<'_> {
     fn drop(&mut self) {
-        let took = self.slot.monotonic().minus(self.begun);
+        let took = self.server.monotonic().minus(self.started);
         // Whoever called has counted from a little earlier.
-        let most = Millis(self.slot.spec().timeout.0 / 10 * 9);
+        let most = Millis(self.server.spec().timeout.0 / 10 * 9);
         if self.is_answered {
-            self.link.answered();
+            self.connection.mark_answered();
         } else if took >= most {
-            self.link.ran_out();
+            self.connection.mark_timed_out();
         }
     }
 }
 
 #[async_trait]
 impl Tool for McpTool {
-    fn card(&self) -> &ToolCard {
-        &self.offered.card
+    fn spec(&self) -> &ToolSpec {
+        &self.listed.spec
     }
 
     fn class(&self, _: &Value) -> EffectClass {
-        self.offered.class
+        self.listed.class
     }
 
     /// A server over pipes that is busy does not see that its worker is gone.
-    fn outlives(&self) -> bool {
-        matches!(self.slot.spec().way, Way::Stdio { .. })
+    fn may_outlive_worker(&self) -> bool {
+        matches!(self.server.spec().transport, ServerTransport::Stdio { .. })
     }
 
     async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
@@ -151,22 +146,22 @@ impl Tool for McpTool {
             Value::Object(fields) => fields,
             Value::Null => serde_json::Map::new(),
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                let name = &self.offered.card.name;
+                let name = &self.listed.spec.name;
                 return Err(ToolFailure::new(format!(
                     "{name} takes a JSON object. Call it again with one."
                 )));
             }
         };
-        let mut again = self.offered.class.may_repeat();
+        let mut again = self.listed.class.may_repeat();
         loop {
-            let link = self.link().await?;
-            let mut watch = Watch::new(&self.slot, &link);
+            let link = self.connect().await?;
+            let mut watch = TimeoutWatch::new(&self.server, &link);
             let called = link.call(&self.name, input.clone(), &around.progress).await;
             watch.is_answered = true;
             match called {
-                Ok(answer) => return self.read(&answer, around).await,
-                Err(Lost::Gone { again: true, .. }) if again => again = false,
-                Err(lost) => return Err(self.failure(lost)),
+                Ok(answer) => return self.check_output(&answer, around).await,
+                Err(CallError::Disconnected { can_retry: true, .. }) if again => again = false,
+                Err(lost) => return Err(self.to_failure(lost)),
             }
         }
     }

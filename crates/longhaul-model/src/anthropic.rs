@@ -3,8 +3,8 @@
 //! Never: a field that nobody asked for.
 
 mod block;
-mod draft;
-mod talk;
+mod decode;
+mod encode;
 mod wire;
 
 use std::sync::Arc;
@@ -14,76 +14,70 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use serde::Serialize;
 
-use crate::adapter::{Adapter, Parts, Wire};
-use crate::anthropic::draft::Reading;
-use crate::anthropic::talk::{Side, marked, text, turns};
-use crate::anthropic::wire::{Messages, NAME_MAX, USAGE, WIRE};
-use crate::counts::UsagePaths;
-use crate::fields::Fields;
+use crate::adapter::{Adapter, RequestParts, Wire};
+use crate::anthropic::decode::StreamDecoder;
+use crate::anthropic::encode::{MessageRole, api_messages, text_block, with_cache_control};
+use crate::anthropic::wire::{MessagesApi, NAME_MAX, USAGE, WIRE};
 use crate::http::Http;
-use crate::settings::{BadSettings, Login, Settings};
-use crate::table::Row;
+use crate::json_object::JsonObject;
+use crate::settings::{AuthScheme, Settings, SettingsError};
+use crate::token_counts::UsagePaths;
+use crate::tool_table::ToolRow;
 
 /// A model behind the Messages API. Times in headers are read by this clock.
 pub fn model(
     http: Http,
     settings: Settings,
     clock: Arc<dyn Clock>,
-) -> Result<Arc<dyn Model>, BadSettings> {
-    let dialect = settings.dialect(WIRE);
-    let wire = Messages { dialect };
+) -> Result<Arc<dyn Model>, SettingsError> {
+    let dialect = settings.api_name(WIRE);
+    let wire = MessagesApi { api: dialect };
     Ok(Arc::new(Adapter::new(wire, http, settings, clock)?))
 }
 
 /// Whether a request can have the fields that the user has set, before anybody is asked.
-pub fn check_fields(settings: &Settings) -> Result<(), BadSettings> {
-    settings.check_fields(Messages::OURS)
+pub fn check_fields(settings: &Settings) -> Result<(), SettingsError> {
+    settings.check_fields(MessagesApi::RESERVED_FIELDS)
 }
 
-impl Wire for Messages {
-    type Draft = Reading;
+impl Wire for MessagesApi {
+    type Decoder = StreamDecoder;
 
     const USAGE: &'static UsagePaths = &USAGE;
 
     const PATH: (&'static str, &'static str) = ("v1", "messages");
 
-    const LOGIN: Login = Login::Key;
+    const AUTH_SCHEME: AuthScheme = AuthScheme::ApiKeyHeader;
 
     const HEADERS: &'static [(&'static str, &'static str)] = &[("anthropic-version", "2023-06-01")];
 
-    const OURS: &'static [&'static str] = &[
-        "model",
-        "max_tokens",
-        "messages",
-        "stream",
-        "system",
-        "tools",
-    ];
+    const RESERVED_FIELDS: &'static [&'static str] =
+        &["model", "max_tokens", "messages", "stream", "system", "tools"];
 
-    const LIST: &'static str = "messages";
+    const CONVERSATION_FIELD: &'static str = "messages";
 
-    fn dialect(&self) -> &str {
-        &self.dialect
+    fn api(&self) -> &str {
+        &self.api
     }
 
-    fn prompt(&self, prompt: &str) -> RawJson {
-        RawJson::of(&[marked(text(prompt))])
+    fn encode_prompt(&self, prompt: &str) -> RawJson {
+        RawJson::from_serialize(&[with_cache_control(text_block(prompt))])
     }
 
-    fn tools(&self, tools: &[Row]) -> RawJson {
+    fn encode_tools(&self, tools: &[ToolRow]) -> RawJson {
         let last = tools.len().saturating_sub(1);
         let tools = tools.iter().enumerate().map(|(place, row)| {
-            let tool = row.tool(NAME_MAX, "input_schema");
+            let tool = row.encode(NAME_MAX, "input_schema");
             match place == last {
-                true => marked(tool),
-                false => RawJson::of(&tool),
+                true => with_cache_control(tool),
+                false => RawJson::from_serialize(&tool),
             }
         });
-        RawJson::of(&tools.collect::<Vec<_>>())
+        RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn head(&self, parts: &Parts<'_, Side>) -> Fields {
-        Fields::default()
+    fn leading_fields(&self, parts: &RequestParts<'_, MessageRole>) -> JsonObject {
+        JsonObject::default()
             .with("model", parts.model)
             .with("max_tokens", &parts.max_tokens)
             .with("stream", &true)
@@ -92,7 +86,7 @@ impl Wire for Messages {
             .with_some("tools", parts.tools)
     }
 
-    fn list(&self, parts: &Parts<'_, Side>) -> impl Serialize {
-        turns(parts)
+    fn encode_conversation(&self, parts: &RequestParts<'_, MessageRole>) -> impl Serialize {
+        api_messages(parts)
     }
 }

@@ -4,10 +4,10 @@
 //! Never: a field that nobody asked for, or one that a quirk says is not taken.
 
 mod calls;
-mod details;
-mod draft;
+mod decode;
+mod encode;
 mod quirks;
-mod talk;
+mod reasoning_details;
 mod wire;
 
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use longhaul_core::raw::RawJson;
 use longhaul_core::time::Clock;
 use serde::Serialize;
 
-use crate::adapter::{Adapter, Parts, Wire};
-use crate::chat::draft::Reading;
-use crate::chat::talk::{Kind, message, messages};
-use crate::chat::wire::{Completions, NAME_MAX, USAGE, WIRE};
-use crate::counts::UsagePaths;
-use crate::fields::Fields;
+use crate::adapter::{Adapter, RequestParts, Wire};
+use crate::chat::decode::StreamDecoder;
+use crate::chat::encode::{PieceKind, message, messages};
+use crate::chat::wire::{ChatCompletionsApi, NAME_MAX, USAGE, WIRE};
 use crate::http::Http;
-use crate::settings::{BadSettings, Login, Settings};
-use crate::table::Row;
+use crate::json_object::JsonObject;
+use crate::settings::{AuthScheme, Settings, SettingsError};
+use crate::token_counts::UsagePaths;
+use crate::tool_table::ToolRow;
 
 pub use crate::chat::quirks::Quirks;
 
@@ -37,28 +37,28 @@ pub fn model(
     settings: Settings,
     quirks: Quirks,
     clock: Arc<dyn Clock>,
-) -> Result<Arc<dyn Model>, BadSettings> {
-    let wire = Completions::new(settings.dialect(WIRE), quirks);
+) -> Result<Arc<dyn Model>, SettingsError> {
+    let wire = ChatCompletionsApi::new(settings.api_name(WIRE), quirks);
     Ok(Arc::new(Adapter::new(wire, http, settings, clock)?))
 }
 
 /// Whether a request can have the fields that the user has set, before anybody is asked.
-pub fn check_fields(settings: &Settings) -> Result<(), BadSettings> {
-    settings.check_fields(Completions::OURS)
+pub fn check_fields(settings: &Settings) -> Result<(), SettingsError> {
+    settings.check_fields(ChatCompletionsApi::RESERVED_FIELDS)
 }
 
-impl Wire for Completions {
-    type Draft = Reading;
+impl Wire for ChatCompletionsApi {
+    type Decoder = StreamDecoder;
 
     const USAGE: &'static UsagePaths = &USAGE;
 
     const PATH: (&'static str, &'static str) = ("", "chat/completions");
 
-    const LOGIN: Login = Login::Bearer;
+    const AUTH_SCHEME: AuthScheme = AuthScheme::Bearer;
 
     const HEADERS: &'static [(&'static str, &'static str)] = &[];
 
-    const OURS: &'static [&'static str] = &[
+    const RESERVED_FIELDS: &'static [&'static str] = &[
         "model",
         "max_tokens",
         "max_completion_tokens",
@@ -71,36 +71,36 @@ impl Wire for Completions {
         "n",
     ];
 
-    const LIST: &'static str = "messages";
+    const CONVERSATION_FIELD: &'static str = "messages";
 
-    fn dialect(&self) -> &str {
-        &self.dialect
+    fn api(&self) -> &str {
+        &self.api
     }
 
-    fn prompt(&self, prompt: &str) -> RawJson {
+    fn encode_prompt(&self, prompt: &str) -> RawJson {
         let role = match self.quirks.developer_role {
             true => "developer",
             false => "system",
         };
-        RawJson::of(&message(role, prompt))
+        RawJson::from_serialize(&message(role, prompt))
     }
 
-    fn tools(&self, tools: &[Row]) -> RawJson {
+    fn encode_tools(&self, tools: &[ToolRow]) -> RawJson {
         let tools = tools.iter().map(|row| {
-            let function = row.tool(NAME_MAX, "parameters");
-            Fields::of_type("function").with("function", &function)
+            let function = row.encode(NAME_MAX, "parameters");
+            JsonObject::of_type("function").with("function", &function)
         });
-        RawJson::of(&tools.collect::<Vec<_>>())
+        RawJson::from_serialize(&tools.collect::<Vec<_>>())
     }
 
-    fn head(&self, parts: &Parts<'_, Kind>) -> Fields {
+    fn leading_fields(&self, parts: &RequestParts<'_, PieceKind>) -> JsonObject {
         let limit = match self.quirks.max_completion_tokens {
             true => "max_completion_tokens",
             false => "max_tokens",
         };
-        let options = Fields::default().with("include_usage", &true);
+        let options = JsonObject::default().with("include_usage", &true);
         let options = Some(&options).filter(|_| !self.quirks.no_stream_options);
-        Fields::default()
+        JsonObject::default()
             .with("model", parts.model)
             .with(limit, &parts.max_tokens)
             .with("stream", &true)
@@ -109,7 +109,7 @@ impl Wire for Completions {
             .with_some("tools", parts.tools)
     }
 
-    fn list(&self, parts: &Parts<'_, Kind>) -> impl Serialize {
+    fn encode_conversation(&self, parts: &RequestParts<'_, PieceKind>) -> impl Serialize {
         let prompt = parts.prompt.cloned().into_iter();
         prompt.chain(messages(parts)).collect::<Vec<_>>()
     }

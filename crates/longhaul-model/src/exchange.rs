@@ -6,59 +6,63 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use longhaul_core::failure::Failure;
-use longhaul_core::port::model::Ear;
+use longhaul_core::port::model::DeltaSink;
 use longhaul_core::redact::Redactor;
 use longhaul_core::time::Clock;
-use longhaul_core::usage::{Tariff, Usage};
+use longhaul_core::usage::{ModelPricing, Usage};
 use reqwest::Url;
 use reqwest::header::HeaderMap;
 use serde_json::value::RawValue;
 
-use crate::blame::Blame;
-use crate::counts::{Counts, UsagePaths};
-use crate::fault::Fault;
+use crate::decode_error::DecodeError;
+use crate::error_mapping::ErrorMapper;
 use crate::http::Http;
-use crate::http::answer::Answer;
-use crate::http::trouble::Trouble;
-use crate::object::Object;
-use crate::sse::{Event, Events};
+use crate::http::error::HttpError;
+use crate::http::response::BoundedResponse;
+use crate::lenient_object::LenientObject;
+use crate::sse::{SseEvent, SseStream};
+use crate::token_counts::{TokenCounts, UsagePaths};
 
 /// Somebody who puts a reply together from what a provider sends.
-pub(crate) trait Codec: Send {
+pub(crate) trait EventDecoder: Send {
     /// Hears one event; words for the reader go to `ear`.
-    fn event(&mut self, event: &Event, ear: &dyn Ear) -> Result<Heed, Fault>;
+    fn decode_event(
+        &mut self,
+        event: &SseEvent,
+        ear: &dyn DeltaSink,
+    ) -> Result<EventEffect, DecodeError>;
 
     /// Hears a reply that came whole, from a server that does not stream.
-    fn whole(&mut self, body: &str, ear: &dyn Ear) -> Result<(), Fault>;
+    fn decode_body(&mut self, body: &str, ear: &dyn DeltaSink) -> Result<(), DecodeError>;
 
     /// Whether all was said that makes a reply, should the stream end here. Only
     /// for providers who may leave out the event that closes a stream.
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         false
     }
 
     /// The tokens that were counted so far.
-    fn counts(&self) -> Counts;
+    fn counts(&self) -> TokenCounts;
 
     /// So much of a reply has come, for a guess where nobody counts.
-    fn bytes(&self) -> u64;
+    fn received_bytes(&self) -> u64;
 }
 
 /// What an event was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heed {
+pub(crate) enum EventEffect {
     /// A sign of life.
-    Idle,
+    Ignored,
     /// Something of the reply.
-    Moved,
+    Progress,
     /// The end of the reply.
-    Over,
+    Done,
 }
 
 /// Passes words on, where there are any.
-pub(crate) fn say(words: &str, ear: &dyn Ear) {
+pub(crate) fn emit_text(words: &str, ear: &dyn DeltaSink) {
     if !words.is_empty() {
-        ear.words(words);
+        ear.on_text(words);
     }
 }
 
@@ -66,53 +70,56 @@ pub(crate) fn say(words: &str, ear: &dyn Ear) {
 const DONE: &str = "[DONE]";
 
 /// The objects in an event; none: it says nothing, or that all was said.
-pub(crate) fn objects(event: &Event) -> Result<Vec<&RawValue>, Fault> {
+pub(crate) fn objects(event: &SseEvent) -> Result<Vec<&RawValue>, DecodeError> {
     if event.data == DONE || event.data.is_empty() {
         return Ok(Vec::new());
     }
-    let objects: Vec<&RawValue> = event.read().map_err(no_json)?;
+    let objects: Vec<&RawValue> = event.parse().map_err(invalid_json)?;
     match objects.iter().all(|raw| raw.get().starts_with('{')) {
         true => Ok(objects),
-        false => Err(Fault::Nonsense("an event that is no object".to_owned())),
+        false => Err(DecodeError::Malformed("an event that is no object".to_owned())),
     }
 }
 
 /// Hears the objects of an event one after another, until one is the end.
-pub(crate) fn each<'a>(
-    event: &'a Event,
-    mut hear: impl FnMut(&'a RawValue) -> Result<Heed, Fault>,
-) -> Result<Heed, Fault> {
-    let mut heed = Heed::Idle;
+pub(crate) fn decode_objects<'a>(
+    event: &'a SseEvent,
+    mut hear: impl FnMut(&'a RawValue) -> Result<EventEffect, DecodeError>,
+) -> Result<EventEffect, DecodeError> {
+    let mut heed = EventEffect::Ignored;
     for raw in objects(event)? {
         match hear(raw)? {
-            Heed::Idle => {}
-            Heed::Moved => heed = Heed::Moved,
-            Heed::Over => return Ok(Heed::Over),
+            EventEffect::Ignored => {}
+            EventEffect::Progress => heed = EventEffect::Progress,
+            EventEffect::Done => return Ok(EventEffect::Done),
         }
     }
     Ok(heed)
 }
 
 /// The kind of a frame: as it says itself, or as the event around it is called.
-pub(crate) fn called(frame: &Object<'_>, event: &Event) -> String {
+pub(crate) fn event_type(frame: &LenientObject<'_>, event: &SseEvent) -> String {
     let kind = frame.text("type").filter(|kind| !kind.is_empty());
     kind.or_else(|| event.name.clone()).unwrap_or_default()
 }
 
 /// A field without which a frame means nothing.
-pub(crate) fn part<'a>(frame: &Object<'a>, name: &str) -> Result<&'a str, Fault> {
+pub(crate) fn required_field<'a>(
+    frame: &LenientObject<'a>,
+    name: &str,
+) -> Result<&'a str, DecodeError> {
     let raw = frame.raw(name).map(RawValue::get);
-    raw.ok_or_else(|| Fault::Nonsense(format!("an event without its `{name}`")))
+    raw.ok_or_else(|| DecodeError::Malformed(format!("an event without its `{name}`")))
 }
 
 /// What an event says makes no sense.
-pub(crate) fn no_json(bad: serde_json::Error) -> Fault {
-    Fault::Nonsense(format!("an event is no JSON: {bad}"))
+pub(crate) fn invalid_json(bad: serde_json::Error) -> DecodeError {
+    DecodeError::Malformed(format!("an event is no JSON: {bad}"))
 }
 
 /// A line to one operation of a provider.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct Endpoint {
     pub(crate) provider: String,
     pub(crate) http: Http,
     pub(crate) url: Url,
@@ -125,128 +132,144 @@ pub(crate) struct Line {
 
 /// What a question is estimated by.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sent {
-    pub(crate) tariff: Tariff,
+pub(crate) struct RequestSize {
+    pub(crate) pricing: ModelPricing,
     /// The bytes of the conversation in it.
     pub(crate) bytes: u64,
 }
 
-impl Sent {
+impl RequestSize {
     /// What was used, about, where the provider does not say it.
-    pub(crate) fn used(&self, codec: &dyn Codec) -> Usage {
-        self.tariff.estimate(self.bytes, codec.bytes())
+    pub(crate) fn estimated_usage(&self, codec: &dyn EventDecoder) -> Usage {
+        self.pricing.estimate(self.bytes, codec.received_bytes())
     }
 }
 
 /// How hearing ended without a reply.
-enum Ended {
-    Trouble(Trouble),
-    Fault(Fault),
+enum ExchangeError {
+    Http(HttpError),
+    Decode(DecodeError),
     /// The answer is this, which is no reply, and why not.
-    Strange(String, Vec<u8>),
+    UnexpectedBody(String, Vec<u8>),
 }
 
-impl From<Trouble> for Ended {
-    fn from(trouble: Trouble) -> Self {
-        Self::Trouble(trouble)
+impl From<HttpError> for ExchangeError {
+    fn from(trouble: HttpError) -> Self {
+        Self::Http(trouble)
     }
 }
 
-impl Line {
+impl Endpoint {
     /// Sends a question and lets the codec hear the answer to its end.
-    pub(crate) async fn ask(
+    pub(crate) async fn send(
         &self,
-        (body, question): (Bytes, Sent),
-        codec: &mut dyn Codec,
-        ear: &dyn Ear,
+        (body, question): (Bytes, RequestSize),
+        codec: &mut dyn EventDecoder,
+        ear: &dyn DeltaSink,
     ) -> Result<(), Failure> {
         let sent = self.http.post(&self.url, &self.headers, body).await;
-        let mut answer = sent.map_err(|trouble| self.blame().lost(&trouble, None))?;
+        let mut answer =
+            sent.map_err(|trouble| self.error_mapper().transport_error(&trouble, None))?;
         let (status, headers) = (answer.status(), answer.headers().clone());
         if !(200..300).contains(&status) {
-            let body = answer.beginning().await;
-            return Err(self.blame().refused(status, &headers, &body));
+            let body = answer.read_error_body().await;
+            return Err(self.error_mapper().http_status(status, &headers, &body));
         }
         let heard = match answer.is_stream() {
-            true => self.hear(answer, codec, ear).await,
-            false => self.hear_whole(answer, codec, ear).await,
+            true => self.read_stream(answer, codec, ear).await,
+            false => self.read_body(answer, codec, ear).await,
         };
         heard.map_err(|ended| {
-            let blame = self.blame();
+            let blame = self.error_mapper();
             let failure = match ended {
-                Ended::Trouble(trouble) => blame.lost(&trouble, Some(&headers)),
-                Ended::Fault(Fault::Told(error)) => blame.told(&headers, &error),
-                Ended::Fault(Fault::Nonsense(what)) => blame.nonsense(&headers, &what),
-                Ended::Fault(Fault::TooMuch(what)) => blame.too_much(&headers, &what),
-                Ended::Strange(what, body) => blame.strange(&headers, &what, &body),
+                ExchangeError::Http(trouble) => blame.transport_error(&trouble, Some(&headers)),
+                ExchangeError::Decode(DecodeError::ProviderError(error)) => {
+                    blame.stream_error(&headers, &error)
+                }
+                ExchangeError::Decode(DecodeError::Malformed(what)) => {
+                    blame.malformed_response(&headers, &what)
+                }
+                ExchangeError::Decode(DecodeError::TooLarge(what)) => {
+                    blame.oversized_response(&headers, &what)
+                }
+                ExchangeError::UnexpectedBody(what, body) => {
+                    blame.unexpected_body(&headers, &what, &body)
+                }
             };
             Failure {
-                usage: Some(codec.counts().so_far(self.usage, question.used(codec))),
+                usage: Some(
+                    codec.counts().partial_usage(self.usage, question.estimated_usage(codec)),
+                ),
                 ..failure
             }
         })
     }
 
-    async fn hear(
+    async fn read_stream(
         &self,
-        answer: Answer,
-        codec: &mut dyn Codec,
-        ear: &dyn Ear,
-    ) -> Result<(), Ended> {
+        answer: BoundedResponse,
+        codec: &mut dyn EventDecoder,
+        ear: &dyn DeltaSink,
+    ) -> Result<(), ExchangeError> {
         let stall = self.http.limits().stall;
-        let mut events = Events::new(answer);
+        let mut events = SseStream::new(answer);
         loop {
-            let moved = tokio::time::timeout(stall, step(&mut events, codec, ear)).await;
-            match moved.map_err(|_| Trouble::Stall(stall))?? {
-                Heed::Over => break,
-                Heed::Moved | Heed::Idle => {}
+            let moved =
+                tokio::time::timeout(stall, read_until_progress(&mut events, codec, ear)).await;
+            match moved.map_err(|_| HttpError::StallTimeout(stall))?? {
+                EventEffect::Done => break,
+                EventEffect::Progress | EventEffect::Ignored => {}
             }
         }
         events.drain().await;
         Ok(())
     }
 
-    async fn hear_whole(
+    async fn read_body(
         &self,
-        mut answer: Answer,
-        codec: &mut dyn Codec,
-        ear: &dyn Ear,
-    ) -> Result<(), Ended> {
-        let Some(body) = answer.whole().await? else {
-            return self.hear(answer, codec, ear).await;
+        mut answer: BoundedResponse,
+        codec: &mut dyn EventDecoder,
+        ear: &dyn DeltaSink,
+    ) -> Result<(), ExchangeError> {
+        let Some(body) = answer.read_all().await? else {
+            return self.read_stream(answer, codec, ear).await;
         };
         let heard = match std::str::from_utf8(&body) {
-            Ok(text) => codec.whole(text, ear),
-            Err(_) => Err(Fault::Nonsense("the reply is no text".to_owned())),
+            Ok(text) => codec.decode_body(text, ear),
+            Err(_) => Err(DecodeError::Malformed("the reply is no text".to_owned())),
         };
         heard.map_err(|fault| match fault {
-            Fault::Told(_) | Fault::TooMuch(_) => Ended::Fault(fault),
-            Fault::Nonsense(what) => Ended::Strange(what, body),
+            DecodeError::ProviderError(_) | DecodeError::TooLarge(_) => {
+                ExchangeError::Decode(fault)
+            }
+            DecodeError::Malformed(what) => ExchangeError::UnexpectedBody(what, body),
         })
     }
 
-    fn blame(&self) -> Blame<'_> {
-        Blame {
-            provider: &self.provider,
-            secrets: &self.secrets,
-            now: self.clock.now(),
-        }
+    fn error_mapper(&self) -> ErrorMapper<'_> {
+        ErrorMapper { provider: &self.provider, secrets: &self.secrets, now: self.clock.now() }
     }
 }
 
 /// Hears events until one moves the reply on.
-async fn step(events: &mut Events, codec: &mut dyn Codec, ear: &dyn Ear) -> Result<Heed, Ended> {
+async fn read_until_progress(
+    events: &mut SseStream,
+    codec: &mut dyn EventDecoder,
+    ear: &dyn DeltaSink,
+) -> Result<EventEffect, ExchangeError> {
     while let Some(event) = events.next().await? {
-        match codec.event(&event, ear) {
-            Ok(Heed::Idle) => {}
-            Ok(heed @ (Heed::Moved | Heed::Over)) => return Ok(heed),
+        match codec.decode_event(&event, ear) {
+            Ok(EventEffect::Ignored) => {}
+            Ok(heed @ (EventEffect::Progress | EventEffect::Done)) => return Ok(heed),
             // Half an event is the end of the stream, not nonsense.
-            Err(Fault::Nonsense(_)) if event.torn => return Err(Trouble::Cut.into()),
-            Err(fault) => return Err(Ended::Fault(fault)),
+            Err(DecodeError::Malformed(_)) if event.is_truncated => {
+                return Err(HttpError::UnexpectedEof.into());
+            }
+            Err(fault) => return Err(ExchangeError::Decode(fault)),
         }
     }
-    match codec.is_whole() {
-        true => Ok(Heed::Over),
-        false => Err(Trouble::Cut.into()),
+    match codec.is_complete() {
+        true => Ok(EventEffect::Done),
+        false => Err(HttpError::UnexpectedEof.into()),
     }
 }

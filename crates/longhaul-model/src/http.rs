@@ -4,11 +4,11 @@
 //! question twice, but for one case: it went out on a connection that had been used
 //! before, and that was closed before anything came back.
 
-pub(crate) mod answer;
 mod client;
+mod conn_counter;
+pub(crate) mod error;
 mod limits;
-mod made;
-pub(crate) mod trouble;
+pub(crate) mod response;
 
 use std::sync::{Arc, OnceLock};
 
@@ -16,11 +16,11 @@ use bytes::Bytes;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, RequestBuilder, Url};
 
-use crate::http::answer::Answer;
-use crate::http::made::Made;
+use crate::http::conn_counter::ConnCounter;
+use crate::http::response::BoundedResponse;
 
+pub use crate::http::error::HttpError;
 pub use crate::http::limits::Limits;
-pub use crate::http::trouble::Trouble;
 
 /// A server that questions go to. A copy shares its connections.
 #[derive(Debug, Clone)]
@@ -29,25 +29,25 @@ pub struct Http {
     client: Arc<OnceLock<Client>>,
     base: Url,
     limits: Limits,
-    made: Made,
+    conn_counter: ConnCounter,
 }
 
 impl Http {
     /// The way to the server at this address, such as `https://api.anthropic.com`.
-    pub fn new(base: &str, limits: Limits) -> Result<Self, Trouble> {
+    pub fn new(base: &str, limits: Limits) -> Result<Self, HttpError> {
         Ok(Self {
             client: Arc::default(),
-            base: client::address(base)?,
+            base: client::parse_base_url(base)?,
             limits,
-            made: Made::default(),
+            conn_counter: ConnCounter::default(),
         })
     }
 
-    fn client(&self) -> Result<&Client, Trouble> {
+    fn client(&self) -> Result<&Client, HttpError> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = client::client(&self.base, self.limits.connect, &self.made)?;
+        let client = client::build(&self.base, self.limits.connect, &self.conn_counter)?;
         Ok(self.client.get_or_init(|| client))
     }
 
@@ -59,7 +59,7 @@ impl Http {
     /// The address of an operation. A base that ends in the version already
     /// stays as it is: people copy both spellings. Without a version the base is
     /// believed to hold one, whatever it looks like.
-    pub(crate) fn at(&self, version: &str, path: &str) -> Url {
+    pub(crate) fn endpoint_url(&self, version: &str, path: &str) -> Url {
         let mut url = self.base.clone();
         let base = self.base.path().trim_end_matches('/');
         let version = match version.is_empty() || base.rsplit('/').next() == Some(version) {
@@ -71,7 +71,7 @@ impl Http {
     }
 
     /// The address of what lies right below the base.
-    pub(crate) fn below(&self, path: &str) -> Url {
+    pub(crate) fn child_url(&self, path: &str) -> Url {
         let mut url = self.base.clone();
         let base = self.base.path().trim_end_matches('/');
         url.set_path(&format!("{base}/{path}"));
@@ -79,9 +79,13 @@ impl Http {
     }
 
     /// Asks for what lies at an address, once.
-    pub(crate) async fn get(&self, url: &Url, headers: &HeaderMap) -> Result<Answer, Trouble> {
+    pub(crate) async fn get(
+        &self,
+        url: &Url,
+        headers: &HeaderMap,
+    ) -> Result<BoundedResponse, HttpError> {
         let request = self.client()?.get(url.clone()).headers(headers.clone());
-        self.begin(request).await
+        self.execute(request).await
     }
 
     /// Sends a question. A server may close a connection of the pool in the
@@ -93,26 +97,32 @@ impl Http {
         url: &Url,
         headers: &HeaderMap,
         body: Bytes,
-    ) -> Result<Answer, Trouble> {
-        let before = self.made.so_far();
+    ) -> Result<BoundedResponse, HttpError> {
+        let before = self.conn_counter.total();
         let sent = self.send(url, headers, body.clone()).await;
         match sent {
-            Err(Trouble::Closed(_)) if self.made.so_far() == before => {
+            Err(HttpError::ConnectionClosed(_)) if self.conn_counter.total() == before => {
                 self.send(url, headers, body).await
             }
             Ok(_) | Err(_) => sent,
         }
     }
 
-    async fn send(&self, url: &Url, headers: &HeaderMap, body: Bytes) -> Result<Answer, Trouble> {
+    async fn send(
+        &self,
+        url: &Url,
+        headers: &HeaderMap,
+        body: Bytes,
+    ) -> Result<BoundedResponse, HttpError> {
         let request = self.client()?.post(url.clone()).headers(headers.clone());
-        self.begin(request.body(body)).await
+        self.execute(request.body(body)).await
     }
 
-    async fn begin(&self, request: RequestBuilder) -> Result<Answer, Trouble> {
+    async fn execute(&self, request: RequestBuilder) -> Result<BoundedResponse, HttpError> {
         let sent = tokio::time::timeout(self.limits.first_byte, request.send()).await;
-        let sent = sent.map_err(|_| Trouble::NoAnswer(self.limits.first_byte))?;
-        let response = sent.map_err(|error| Trouble::of(error, self.limits.connect))?;
-        Ok(Answer::new(response, self.limits))
+        let sent = sent.map_err(|_| HttpError::ResponseTimeout(self.limits.first_byte))?;
+        let response =
+            sent.map_err(|error| HttpError::from_send_error(error, self.limits.connect))?;
+        Ok(BoundedResponse::new(response, self.limits))
     }
 }

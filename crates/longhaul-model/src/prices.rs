@@ -7,47 +7,47 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use longhaul_core::usage::{Price, Tariff};
+use longhaul_core::usage::{ModelPricing, Price};
 use serde::Deserialize;
 
-const TABLE: &str = include_str!("prices.toml");
+const TABLE_TOML: &str = include_str!("prices.toml");
 
 /// A dollar in the unit that is counted.
-const MICROS: u64 = 1_000_000;
+const MICROS_PER_USD: u64 = 1_000_000;
 
 /// So many digits stand behind the point of a dollar.
-const PLACES: usize = 6;
+const USD_DECIMALS: usize = 6;
 
 /// A price that is none.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadPrice(String);
+pub struct PriceError(String);
 
 /// All that is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prices {
+pub struct PriceTable {
     as_of: String,
-    providers: BTreeMap<String, Shelf>,
+    providers: BTreeMap<String, ProviderPrices>,
 }
 
 /// What is known of one provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Shelf {
+struct ProviderPrices {
     source: Option<String>,
     default: Option<String>,
     idle: Option<String>,
     /// What holds for every model that is not in the list.
-    every: Option<Entry>,
-    entries: BTreeMap<String, Entry>,
+    fallback: Option<ModelEntry>,
+    models: BTreeMap<String, ModelEntry>,
 }
 
 /// No longer reply is asked for unless the user wants it. The worst case of each call
 /// is held in the budget, and a model that could write a book would hold all of it.
-const REPLY_TOKENS: u64 = 32_000;
+const DEFAULT_OUTPUT_MAX: u64 = 32_000;
 
 /// What is known of a model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Entry {
+pub struct ModelEntry {
     /// Its full name, `provider/model`; without a date where it stands for all dates.
     pub name: String,
     /// The list price; none where nobody knows.
@@ -57,16 +57,16 @@ pub struct Entry {
     /// The most tokens of one reply.
     pub max_output: Option<u64>,
     /// The longest reply that the user asks for.
-    pub wanted_output: Option<u64>,
+    pub requested_output: Option<u64>,
     /// What else one should know.
     pub note: Option<String>,
     /// Whether the user said so.
-    pub is_own: bool,
+    pub is_override: bool,
 }
 
 /// What a user says of a model; money in micro-dollars for a million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Own {
+pub struct PriceOverride {
     /// For tokens read.
     pub input: Option<u64>,
     /// For tokens written.
@@ -81,24 +81,23 @@ pub struct Own {
     pub max_output: Option<u64>,
 }
 
-impl Prices {
+impl PriceTable {
     /// The table of this build.
-    pub fn built_in() -> Result<Self, BadPrice> {
+    pub fn built_in() -> Result<Self, PriceError> {
         // A command reads its settings several times, and the table is longer than they are.
-        static BUILT_IN: LazyLock<Result<Prices, BadPrice>> = LazyLock::new(|| Prices::read(TABLE));
+        static BUILT_IN: LazyLock<Result<PriceTable, PriceError>> =
+            LazyLock::new(|| PriceTable::parse(TABLE_TOML));
         BUILT_IN.clone()
     }
 
-    fn read(text: &str) -> Result<Self, BadPrice> {
-        let table: Table = toml::from_str(text).map_err(|error| BadPrice(error.to_string()))?;
+    fn parse(text: &str) -> Result<Self, PriceError> {
+        let table: TableText =
+            toml::from_str(text).map_err(|error| PriceError(error.to_string()))?;
         let mut providers = BTreeMap::new();
         for (name, section) in table.providers {
-            providers.insert(name.clone(), section.shelf(&name)?);
+            providers.insert(name.clone(), section.into_provider(&name)?);
         }
-        Ok(Self {
-            as_of: table.as_of,
-            providers,
-        })
+        Ok(Self { as_of: table.as_of, providers })
     }
 
     /// The day on which the table was right.
@@ -123,69 +122,69 @@ impl Prices {
 
     /// What is known of a model: by its very name, or by the longest name that
     /// it is a dated edition of.
-    pub fn find(&self, provider: &str, model: &str) -> Option<&Entry> {
+    pub fn find(&self, provider: &str, model: &str) -> Option<&ModelEntry> {
         let shelf = self.providers.get(provider)?;
-        let exact = shelf.entries.get(model);
+        let exact = shelf.models.get(model);
         let dated = || {
-            let known = shelf.entries.iter();
-            let known = known.filter(|(name, _)| is_edition(name, model));
+            let known = shelf.models.iter();
+            let known = known.filter(|(name, _)| is_dated_version(name, model));
             known.max_by_key(|(name, _)| name.len()).map(|(_, one)| one)
         };
-        exact.or_else(dated).or(shelf.every.as_ref())
+        exact.or_else(dated).or(shelf.fallback.as_ref())
     }
 
     /// What is known of a model that is named as `provider/model`.
-    pub fn of(&self, name: &str) -> Option<&Entry> {
+    pub fn find_by_name(&self, name: &str) -> Option<&ModelEntry> {
         let (provider, model) = name.split_once('/')?;
         self.find(provider, model)
     }
 
     /// Every model of the table, by name.
-    pub fn all(&self) -> impl Iterator<Item = &Entry> {
+    pub fn models(&self) -> impl Iterator<Item = &ModelEntry> {
         let shelves = self.providers.values();
-        shelves.flat_map(|shelf| shelf.entries.values())
+        shelves.flat_map(|shelf| shelf.models.values())
     }
 
     /// Takes the user's word for a model. A price is taken whole: input and output
     /// belong together, and what is cached costs as much as input unless it is said.
-    pub fn set(&mut self, name: &str, own: Own) -> Result<(), BadPrice> {
+    pub fn set_override(&mut self, name: &str, own: PriceOverride) -> Result<(), PriceError> {
         let parts = name.split_once('/');
         let parts = parts.filter(|(provider, model)| !provider.is_empty() && !model.is_empty());
         let Some((provider, model)) = parts else {
             let words = "write the model as `provider/model`, such as `openai/gpt-5-mini`";
-            return Err(BadPrice(words.to_owned()));
+            return Err(PriceError(words.to_owned()));
         };
         let known = self.find(provider, model).cloned().unwrap_or_default();
-        let price = own.price()?;
-        let entry = Entry {
+        let price = own.to_price()?;
+        let entry = ModelEntry {
             name: name.to_owned(),
             price: price.or(known.price),
             window: own.window.or(known.window),
             max_output: own.max_output.or(known.max_output),
-            wanted_output: own.max_output.or(known.wanted_output),
+            requested_output: own.max_output.or(known.requested_output),
             note: known.note.filter(|_| price.is_none()),
-            is_own: true,
+            is_override: true,
         };
-        let tariff = entry.tariff();
+        let tariff = entry.pricing();
         if tariff.max_output_tokens >= tariff.window_tokens {
-            return Err(BadPrice(format!(
+            return Err(PriceError(format!(
                 "a reply of {} tokens leaves nothing of a window of {} for the question",
                 tariff.max_output_tokens, tariff.window_tokens
             )));
         }
         let shelf = self.providers.entry(provider.to_owned()).or_default();
-        shelf.entries.insert(model.to_owned(), entry);
+        shelf.models.insert(model.to_owned(), entry);
         Ok(())
     }
 }
 
-impl Entry {
+impl ModelEntry {
     /// What the runtime needs to know to set money aside.
-    pub fn tariff(&self) -> Tariff {
-        let unknown = Tariff::default();
-        let listed = self.max_output.map(|listed| listed.min(REPLY_TOKENS));
-        let asked = self.wanted_output.or(listed);
-        Tariff {
+    pub fn pricing(&self) -> ModelPricing {
+        let unknown = ModelPricing::default();
+        let listed = self.max_output.map(|listed| listed.min(DEFAULT_OUTPUT_MAX));
+        let asked = self.requested_output.or(listed);
+        ModelPricing {
             price: self.price,
             window_tokens: self.window.unwrap_or(unknown.window_tokens),
             max_output_tokens: asked.unwrap_or(unknown.max_output_tokens),
@@ -194,8 +193,8 @@ impl Entry {
     }
 }
 
-impl Own {
-    fn price(self) -> Result<Option<Price>, BadPrice> {
+impl PriceOverride {
+    fn to_price(self) -> Result<Option<Price>, PriceError> {
         match (self.input, self.output) {
             (Some(input), Some(output)) => Ok(Some(Price {
                 input,
@@ -204,16 +203,16 @@ impl Own {
                 cache_write: self.cache_write.unwrap_or(input),
             })),
             (None, None) if self.cached.is_none() && self.cache_write.is_none() => Ok(None),
-            (Some(_), None) => Err(BadPrice("`output` is missing beside `input`".to_owned())),
-            (None, Some(_)) => Err(BadPrice("`input` is missing beside `output`".to_owned())),
-            (None, None) => Err(BadPrice("`input` and `output` are missing".to_owned())),
+            (Some(_), None) => Err(PriceError("`output` is missing beside `input`".to_owned())),
+            (None, Some(_)) => Err(PriceError("`input` is missing beside `output`".to_owned())),
+            (None, None) => Err(PriceError("`input` and `output` are missing".to_owned())),
         }
     }
 }
 
 /// Whether a model is an edition of a known one: its name, and then a date or
 /// `latest`. Other words and short numbers make another model.
-fn is_edition(known: &str, model: &str) -> bool {
+fn is_dated_version(known: &str, model: &str) -> bool {
     let rest = model.strip_prefix(known);
     rest.and_then(|rest| rest.strip_prefix('-'))
         .is_some_and(|rest| rest == "latest" || is_date(rest))
@@ -232,50 +231,46 @@ fn is_date(text: &str) -> bool {
 }
 
 /// Dollars as the millionths that are counted: exactly, or not at all.
-pub fn micros(dollars: &str) -> Option<u64> {
+pub fn parse_usd(dollars: &str) -> Option<u64> {
     let (whole, part) = dollars.split_once('.').unwrap_or((dollars, "0"));
     let digits = |text: &str| !text.is_empty() && text.chars().all(|one| one.is_ascii_digit());
-    if !digits(whole) || !digits(part) || part.len() > PLACES {
+    if !digits(whole) || !digits(part) || part.len() > USD_DECIMALS {
         return None;
     }
-    let part: u64 = format!("{part:0<PLACES$}").parse().ok()?;
-    whole
-        .parse::<u64>()
-        .ok()?
-        .checked_mul(MICROS)?
-        .checked_add(part)
+    let part: u64 = format!("{part:0<USD_DECIMALS$}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(MICROS_PER_USD)?.checked_add(part)
 }
 
 /// Millionths as dollars, with cents and as many digits more as there are.
-pub fn dollars(micros: u64) -> String {
-    let part = format!("{:0PLACES$}", micros % MICROS);
+pub fn format_usd(micros: u64) -> String {
+    let part = format!("{:0USD_DECIMALS$}", micros % MICROS_PER_USD);
     let (cents, rest) = part.split_at(2);
     let rest = rest.trim_end_matches('0');
-    format!("{}.{cents}{rest}", micros / MICROS)
+    format!("{}.{cents}{rest}", micros / MICROS_PER_USD)
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Table {
+struct TableText {
     as_of: String,
-    providers: BTreeMap<String, Section>,
+    providers: BTreeMap<String, ProviderText>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Section {
+struct ProviderText {
     source: String,
     default: Option<String>,
     idle: Option<String>,
     #[serde(default)]
     free: bool,
     #[serde(default)]
-    models: Vec<Row>,
+    models: Vec<PriceRow>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Row {
+struct PriceRow {
     name: String,
     input: String,
     output: String,
@@ -286,39 +281,39 @@ struct Row {
     note: Option<String>,
 }
 
-impl Section {
-    fn shelf(self, provider: &str) -> Result<Shelf, BadPrice> {
+impl ProviderText {
+    fn into_provider(self, provider: &str) -> Result<ProviderPrices, PriceError> {
         let mut entries = BTreeMap::new();
         for row in self.models {
             let model = row.name.clone();
-            let entry = row.entry(provider)?;
+            let entry = row.into_entry(provider)?;
             let name = entry.name.clone();
             if entries.insert(model, entry).is_some() {
-                return Err(BadPrice(format!("`{name}` stands in the table twice")));
+                return Err(PriceError(format!("`{name}` stands in the table twice")));
             }
         }
-        let free = || Entry {
+        let free = || ModelEntry {
             name: format!("{provider}/*"),
             price: Some(Price::default()),
-            ..Entry::default()
+            ..ModelEntry::default()
         };
-        Ok(Shelf {
+        Ok(ProviderPrices {
             source: Some(self.source),
             default: self.default,
             idle: self.idle,
-            every: self.free.then(free),
-            entries,
+            fallback: self.free.then(free),
+            models: entries,
         })
     }
 }
 
-impl Row {
-    fn entry(self, provider: &str) -> Result<Entry, BadPrice> {
+impl PriceRow {
+    fn into_entry(self, provider: &str) -> Result<ModelEntry, PriceError> {
         let name = format!("{provider}/{}", self.name);
         let read = |text: &String| {
-            micros(text).ok_or_else(|| BadPrice(format!("`{name}`: `{text}` is no price")))
+            parse_usd(text).ok_or_else(|| PriceError(format!("`{name}`: `{text}` is no price")))
         };
-        let own = Own {
+        let own = PriceOverride {
             input: Some(read(&self.input)?),
             output: Some(read(&self.output)?),
             cached: self.cached.as_ref().map(read).transpose()?,
@@ -326,13 +321,13 @@ impl Row {
             window: Some(self.window),
             max_output: Some(self.max_output),
         };
-        Ok(Entry {
-            price: own.price()?,
+        Ok(ModelEntry {
+            price: own.to_price()?,
             window: own.window,
             max_output: own.max_output,
-            wanted_output: None,
+            requested_output: None,
             note: self.note,
-            is_own: false,
+            is_override: false,
             name,
         })
     }

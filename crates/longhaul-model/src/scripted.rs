@@ -6,26 +6,26 @@
 mod error;
 mod load;
 mod parse;
-mod place;
 pub(crate) mod render;
 pub(crate) mod reply;
+mod reply_index;
 pub(crate) mod script;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
+use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::time::{Clock, Millis};
-use longhaul_core::usage::Tariff;
+use longhaul_core::usage::ModelPricing;
 
-use crate::prices::Entry;
+use crate::prices::ModelEntry;
 use crate::scripted::render::Renderer;
 
-pub use crate::scripted::error::{ScriptError, Spot};
+pub use crate::scripted::error::{Position, ScriptError};
 pub use crate::scripted::parse::SCRIPT_BYTES_MAX;
-pub use crate::scripted::place::{Loop, place};
-pub(crate) use crate::scripted::reply::pieces;
+pub(crate) use crate::scripted::reply::text_chunks;
+pub use crate::scripted::reply_index::{Loop, reply_index};
 pub use crate::scripted::script::Script;
 
 /// What every place that shows a scripted model says of it.
@@ -37,7 +37,7 @@ pub struct ScriptedModel {
     /// With its provider, such as `scripted/tidy`.
     name: String,
     script: Script,
-    tariff: Tariff,
+    pricing: ModelPricing,
     renderer: Renderer,
     clock: Arc<dyn Clock>,
 }
@@ -46,9 +46,9 @@ impl ScriptedModel {
     /// The model `scripted/NAME`, which waits on this clock where its script says so.
     pub fn new(name: &str, script: Script, clock: Arc<dyn Clock>) -> Self {
         Self {
-            name: format!("{}/{name}", reply::DIALECT),
+            name: format!("{}/{name}", reply::API),
             script,
-            tariff: reply::FREE,
+            pricing: reply::FREE_PRICING,
             renderer: Renderer::new(),
             clock,
         }
@@ -57,14 +57,14 @@ impl ScriptedModel {
     /// The same with what a user says of it: how much fits into it, and what it would
     /// cost. So a script can show what happens when a window is full.
     #[must_use]
-    pub fn with(self, own: &Entry) -> Self {
-        let said = own.tariff();
+    pub fn with_pricing(self, own: &ModelEntry) -> Self {
+        let said = own.pricing();
         Self {
-            tariff: Tariff {
-                price: own.price.or(self.tariff.price),
-                window_tokens: own.window.unwrap_or(self.tariff.window_tokens),
+            pricing: ModelPricing {
+                price: own.price.or(self.pricing.price),
+                window_tokens: own.window.unwrap_or(self.pricing.window_tokens),
                 max_output_tokens: said.max_output_tokens,
-                ..self.tariff
+                ..self.pricing
             },
             ..self
         }
@@ -81,7 +81,7 @@ impl ScriptedModel {
         format!("{} ({BANNER}; {replies} replies)", self.name)
     }
 
-    async fn wait(&self, span: Millis) {
+    async fn delay(&self, span: Millis) {
         if span > Millis::ZERO {
             self.clock.sleep(span).await;
         }
@@ -90,34 +90,39 @@ impl ScriptedModel {
 
 #[async_trait]
 impl Model for ScriptedModel {
-    fn quote(&self, ask: &Ask) -> Quote {
-        Quote::new(self.tariff, ask)
+    fn estimate(&self, ask: &ModelRequest) -> CostEstimate {
+        CostEstimate::new(self.pricing, ask)
     }
 
-    async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure> {
-        let place = self.script.place(ask.turn);
+    async fn generate(
+        &self,
+        ask: &ModelRequest,
+        ear: &dyn DeltaSink,
+    ) -> Result<ModelResponse, Failure> {
+        let place = self.script.reply_index(ask.turn);
         let broken = |fault: &str| {
             let message = format!("{}: replies[{place}]: {fault}", self.name);
             Failure::new(FailureClass::InvalidRequest, message)
         };
         let line = self.script.replies.get(place);
         let line = line.ok_or_else(|| broken("there is no such reply"))?;
-        self.wait(line.delay).await;
-        if let Some(outage) = line.outage
-            && let Some(failure) = reply::failure(outage, ask.attempt)
+        self.delay(line.delay).await;
+        if let Some(outage) = line.failure
+            && let Some(failure) = reply::scripted_failure(outage, ask.attempt)
         {
             return Err(failure);
         }
-        let said = reply::reply(line, ask, &self.renderer).map_err(|fault| broken(&fault))?;
+        let said =
+            reply::render_reply(line, ask, &self.renderer).map_err(|fault| broken(&fault))?;
         let said = Arc::new(said);
-        for piece in reply::pieces(&said.text()) {
-            ear.words(piece);
+        for piece in reply::text_chunks(&said.text()) {
+            ear.on_text(piece);
         }
-        let usage = line.usage.unwrap_or_else(|| reply::guess(ask, &said));
-        Ok(Answered {
-            stop: reply::stop(&said),
+        let usage = line.usage.unwrap_or_else(|| reply::estimate_usage(ask, &said));
+        Ok(ModelResponse {
+            stop: reply::stop_reason(&said),
             usage,
-            cost: self.tariff.price.map(|price| price.of(usage)),
+            cost: self.pricing.price.map(|price| price.cost(usage)),
             model: self.name.clone(),
             reply: said,
         })

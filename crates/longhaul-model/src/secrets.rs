@@ -7,22 +7,22 @@ use longhaul_core::redact::Redactor;
 use crate::key::ApiKey;
 
 /// What stands where a key stood.
-const KEY: &str = "[key]";
+const KEY_PLACEHOLDER: &str = "[key]";
 
 /// What stands where the value of a header stood.
-const HEADER: &str = "[header]";
+const HEADER_PLACEHOLDER: &str = "[header]";
 
 /// Knows the key of an account, and the values of the headers that the user set, which may
 /// hold another.
 pub(crate) fn redactor(key: Option<&ApiKey>, headers: &[(String, String)]) -> Redactor {
-    let key = key.map(|key| (KEY.to_owned(), key.reveal()));
+    let key = key.map(|key| (KEY_PLACEHOLDER.to_owned(), key.reveal()));
     let values = headers.iter().flat_map(|(_, value)| {
         // As in `Bearer` and a key: the key alone is a secret too.
         let credentials = value.trim().split_once(' ').map(|(_, rest)| rest);
         [Some(value.as_str()), credentials]
     });
-    let values = values.flatten().map(|value| (HEADER.to_owned(), value));
-    Redactor::with_stand_ins(key.into_iter().chain(values))
+    let values = values.flatten().map(|value| (HEADER_PLACEHOLDER.to_owned(), value));
+    Redactor::with_placeholders(key.into_iter().chain(values))
 }
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_found_in_each_of_its_spellings() {
+    fn a_secret_is_found_in_every_encoding() {
         let base64 = STANDARD_NO_PAD.encode(SECRET);
         for (text, shown) in [
             (SECRET, "[key]"),
@@ -57,13 +57,13 @@ mod tests {
             ("blue", "blue"),
         ] {
             let text = format!("<{text}>");
-            assert_eq!(secrets().finds(&text), shown != "blue");
+            assert_eq!(secrets().contains_secret(&text), shown != "blue");
             assert_eq!(secrets().redact(&text), format!("<{shown}>"));
         }
     }
 
     #[test]
-    fn a_secret_inside_of_base64() {
+    fn a_secret_is_found_inside_of_base64() {
         for before in ["", "a", "ab", "abc", "user:"] {
             for after in ["", "\n", "::"] {
                 let text = format!("{before}{SECRET}{after}");

@@ -6,18 +6,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use longhaul_core::raw::RawJson;
-use longhaul_core::usage::Tariff;
+use longhaul_core::usage::ModelPricing;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
-use crate::fields::Fields;
+use crate::image_source::ImageSource;
+use crate::json_object::JsonObject;
 use crate::key::ApiKey;
-use crate::pictures::Pictures;
 
 /// How a key is shown to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Login {
+pub enum AuthScheme {
     /// As `x-api-key`.
-    Key,
+    ApiKeyHeader,
     /// As `authorization: Bearer`.
     Bearer,
 }
@@ -32,17 +32,17 @@ pub struct Settings {
     /// None: a server that asks for none.
     pub key: Option<ApiKey>,
     /// How the key is shown; none: as this wire usually does.
-    pub login: Option<Login>,
+    pub auth_scheme: Option<AuthScheme>,
     /// More headers, such as `anthropic-beta`.
     pub headers: Vec<(String, String)>,
     /// Fields of the request that the user has set, as one object: sent as they are.
     pub fields: Option<RawJson>,
     /// Price, window and longest reply; its `fixed_tokens` are counted anew for
     /// each question.
-    pub tariff: Tariff,
+    pub pricing: ModelPricing,
     /// Where the pictures of a conversation come from. Without, the model is told
     /// in words that there was one.
-    pub pictures: Option<Arc<dyn Pictures>>,
+    pub image_source: Option<Arc<dyn ImageSource>>,
 }
 
 impl fmt::Debug for Settings {
@@ -60,17 +60,17 @@ impl Settings {
             provider: provider.into(),
             model: model.into(),
             key,
-            login: None,
+            auth_scheme: None,
             headers: Vec::new(),
             fields: None,
-            tariff: Tariff::default(),
-            pictures: None,
+            pricing: ModelPricing::default(),
+            image_source: None,
         }
     }
 
     /// Whose blocks a reply over this wire is made of: what one provider sealed or
     /// added is nothing to another that speaks the same.
-    pub(crate) fn dialect(&self, wire: &str) -> String {
+    pub(crate) fn api_name(&self, wire: &str) -> String {
         match self.provider == wire {
             true => wire.to_owned(),
             false => format!("{wire}:{}", self.provider),
@@ -81,29 +81,26 @@ impl Settings {
     pub(crate) fn headers(
         &self,
         wire: &[(&'static str, &'static str)],
-        usual: Login,
-    ) -> Result<HeaderMap, BadSettings> {
-        let ours = [
-            ("content-type", "application/json"),
-            ("accept", "text/event-stream"),
-        ];
-        let login = self.login.unwrap_or(usual);
+        usual: AuthScheme,
+    ) -> Result<HeaderMap, SettingsError> {
+        let ours = [("content-type", "application/json"), ("accept", "text/event-stream")];
+        let login = self.auth_scheme.unwrap_or(usual);
         let key = self.key.as_ref().map(|key| (login, key));
         headers(&[&ours, wire].concat(), &self.headers, key)
     }
 
     /// Refuses fields of a request that are not the user's to set.
-    pub(crate) fn check_fields(&self, ours: &[&str]) -> Result<(), BadSettings> {
+    pub(crate) fn check_fields(&self, ours: &[&str]) -> Result<(), SettingsError> {
         let Some(set) = &self.fields else {
             return Ok(());
         };
-        let fields = Fields::read(set.as_str());
+        let fields = JsonObject::parse(set.as_str());
         let fields = fields
-            .ok_or_else(|| BadSettings("the request's own fields are no object".to_owned()))?;
+            .ok_or_else(|| SettingsError("the request's own fields are no object".to_owned()))?;
         match ours.iter().find(|name| fields.get(name).is_some()) {
-            Some(name) => Err(BadSettings(format!(
-                "the field `{name}` of a request can't be set"
-            ))),
+            Some(name) => {
+                Err(SettingsError(format!("the field `{name}` of a request can't be set")))
+            }
             None => Ok(()),
         }
     }
@@ -114,14 +111,14 @@ impl Settings {
 pub(crate) fn headers(
     ours: &[(&'static str, &'static str)],
     set: &[(String, String)],
-    key: Option<(Login, &ApiKey)>,
-) -> Result<HeaderMap, BadSettings> {
+    key: Option<(AuthScheme, &ApiKey)>,
+) -> Result<HeaderMap, SettingsError> {
     let mut headers = HeaderMap::new();
     for (name, value) in ours {
         headers.insert(*name, HeaderValue::from_static(value));
     }
     for (name, value) in set {
-        let bad = || BadSettings(format!("the header `{name}` can't be sent"));
+        let bad = || SettingsError(format!("the header `{name}` can't be sent"));
         let known = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
         let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
         value.set_sensitive(true);
@@ -129,14 +126,13 @@ pub(crate) fn headers(
     }
     if let Some((login, key)) = key {
         let (name, value) = match login {
-            Login::Key => (
-                HeaderName::from_static("x-api-key"),
-                key.reveal().to_owned(),
-            ),
-            Login::Bearer => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
+            AuthScheme::ApiKeyHeader => {
+                (HeaderName::from_static("x-api-key"), key.reveal().to_owned())
+            }
+            AuthScheme::Bearer => (AUTHORIZATION, format!("Bearer {}", key.reveal())),
         };
         let mut value = HeaderValue::from_str(&value)
-            .map_err(|_| BadSettings("the key has letters that no key has".to_owned()))?;
+            .map_err(|_| SettingsError("the key has letters that no key has".to_owned()))?;
         value.set_sensitive(true);
         headers.insert(name, value);
     }
@@ -146,4 +142,4 @@ pub(crate) fn headers(
 /// Settings that no request can be made with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct BadSettings(pub(crate) String);
+pub struct SettingsError(pub(crate) String);

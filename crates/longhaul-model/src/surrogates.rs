@@ -43,7 +43,7 @@ impl SurrogateJoiner {
 fn first_low(json: &str) -> Option<usize> {
     let quotes = json.match_indices("\"\\u").map(|(at, _)| at + 1);
     let mut starts = quotes.filter(|at| !is_escaped(json, at - 1));
-    starts.find(|at| unit(json, *at).is_some_and(|unit| LOW.contains(&unit)))
+    starts.find(|at| code_unit(json, *at).is_some_and(|unit| LOW.contains(&unit)))
 }
 
 /// Where the first half of a character ends a text.
@@ -51,7 +51,7 @@ fn last_high(json: &str) -> Option<usize> {
     let escapes = json.match_indices("\\u").map(|(at, _)| at);
     let mut escapes = escapes.filter(|at| !is_escaped(json, *at));
     escapes.find(|at| {
-        let is_high = unit(json, *at).is_some_and(|unit| HIGH.contains(&unit));
+        let is_high = code_unit(json, *at).is_some_and(|unit| HIGH.contains(&unit));
         is_high && json[at + ESCAPE_BYTES..].starts_with('"')
     })
 }
@@ -63,7 +63,7 @@ fn is_escaped(json: &str, at: usize) -> bool {
 }
 
 /// The unit that the escape at this place stands for.
-fn unit(json: &str, at: usize) -> Option<u16> {
+fn code_unit(json: &str, at: usize) -> Option<u16> {
     u16::from_str_radix(json.get(at + 2..at + ESCAPE_BYTES)?, 16).ok()
 }
 
@@ -85,24 +85,11 @@ mod tests {
     fn halves_in_two_events_are_one_character() {
         for (events, text) in [
             (&[r#"{"t":"a\ud83d"}"#, r#"{"t":"\ude00b"}"#][..], "a😀b"),
-            (
-                &[r#"{"t":"\uD83D"}"#, r#"{"ping":1}"#, r#"{"t":"\uDE00"}"#],
-                "😀",
-            ),
-            (
-                &[
-                    r#"{"t":"\ud83d"}"#,
-                    r#"{"t":"\ude00\ud83d"}"#,
-                    r#"{"t":"\ude01"}"#,
-                ],
-                "😀😁",
-            ),
+            (&[r#"{"t":"\uD83D"}"#, r#"{"ping":1}"#, r#"{"t":"\uDE00"}"#], "😀"),
+            (&[r#"{"t":"\ud83d"}"#, r#"{"t":"\ude00\ud83d"}"#, r#"{"t":"\ude01"}"#], "😀😁"),
             (&[r#"{"t":"\ud83d\ude00"}"#, r#"{"t":"é"}"#], "😀é"),
             // Text about escapes, as arguments of calls have them, is no half of a character.
-            (
-                &[r#"{"t":"\\ud83d"}"#, r#"{"t":"\\ude00"}"#],
-                r"\ud83d\ude00",
-            ),
+            (&[r#"{"t":"\\ud83d"}"#, r#"{"t":"\\ude00"}"#], r"\ud83d\ude00"),
             (&[r#"{"t":"\"\\ud83d\""}"#, r#"{"t":"x"}"#], r#""\ud83d"x"#),
             (&[r#"{"t":"lost\ud83d"}"#, r#"{"t":"x"}"#], "lostx"),
         ] {

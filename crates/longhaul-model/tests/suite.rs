@@ -5,15 +5,15 @@ mod suite {
     mod anthropic;
     mod cassette;
     mod chat;
-    mod cuts;
-    mod kit;
+    mod chunking;
+    mod fixtures;
+    mod harness;
     mod mock;
+    mod model_list;
     mod prices;
     mod responses;
-    mod roll;
     mod scripted;
     mod secrets;
     mod spec;
     mod wires;
-    mod words;
 }

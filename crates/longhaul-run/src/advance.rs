@@ -4,25 +4,25 @@
 //! in one batch, so a turn costs two commits: reply with the starts of its
 //! calls, results with the start of the next turn.
 
-mod act;
-pub(crate) mod aside;
-pub(crate) mod call;
-mod close;
+pub(crate) mod call_events;
+mod call_order;
 mod conclude;
+mod finish;
 pub(crate) mod gates;
-mod go;
-mod order;
+mod model_call;
 mod park;
-mod start;
+pub(crate) mod runtime_message;
 mod steer;
-mod think;
+mod tool_calls;
+mod turn_start;
 
-pub(crate) use close::{fail, orphans};
+pub(crate) use finish::{fail, settle_crashed_work};
 pub(crate) use park::park_until;
 
-use crate::advance::go::Go;
-use crate::draft::Draft;
-use crate::refusal::Refusal;
+use std::ops::ControlFlow;
+
+use crate::decision::DecisionBuilder;
+use crate::rejection::Rejection;
 use crate::state::stage::Stage;
 
 /// No decision takes more rounds than this; one that did would be a mistake of
@@ -30,52 +30,40 @@ use crate::state::stage::Stage;
 const ROUNDS_MAX: usize = 1_000;
 
 /// States everything that is due.
-pub(crate) fn advance(draft: &mut Draft<'_>) -> Result<(), Refusal> {
+pub(crate) fn advance(draft: &mut DecisionBuilder<'_>) -> Result<(), Rejection> {
     for _ in 0..ROUNDS_MAX {
-        if round(draft)? == Go::Stop {
+        if advance_once(draft)? == ControlFlow::Break(()) {
             return Ok(());
         }
     }
-    Err(Refusal::OutOfPlace {
+    Err(Rejection::InvalidState {
         what: "an endless decision",
-        stage: draft.control.stage.word(),
+        stage: draft.control.stage.description(),
     })
 }
 
-fn round(draft: &mut Draft<'_>) -> Result<Go, Refusal> {
+fn advance_once(draft: &mut DecisionBuilder<'_>) -> Result<ControlFlow<()>, Rejection> {
     let control = &draft.control;
-    if matches!(control.stage, Stage::Ended(_)) || control.rest.is_some() {
-        return Ok(Go::Stop);
+    if matches!(control.stage, Stage::Ended(_)) || control.idle.is_some() {
+        return Ok(ControlFlow::Break(()));
     }
     let busy = control.is_busy();
     if control.cancel.is_some() {
-        return if busy {
-            Ok(Go::Stop)
-        } else {
-            close::cancel(draft)
-        };
+        return if busy { Ok(ControlFlow::Break(())) } else { finish::cancel(draft) };
     }
-    if let Some(fault) = control.doom.clone() {
-        return if busy {
-            Ok(Go::Stop)
-        } else {
-            fail(draft, fault)
-        };
+    if let Some(fault) = control.pending_failure.clone() {
+        return if busy { Ok(ControlFlow::Break(())) } else { fail(draft, fault) };
     }
     if control.pause.is_some() {
-        return if busy {
-            Ok(Go::Stop)
-        } else {
-            park::pause(draft)
-        };
+        return if busy { Ok(ControlFlow::Break(())) } else { park::pause(draft) };
     }
-    if control.missing.is_some() {
-        return park::still_missing(draft);
+    if control.blocked_on.is_some() {
+        return park::park_on_missing(draft);
     }
     match &draft.control.stage {
-        Stage::New | Stage::Asking(_) | Stage::Ended(_) => Ok(Go::Stop),
-        Stage::Thinking(_) => think::think(draft),
-        Stage::Acting(_) => act::act(draft),
+        Stage::New | Stage::ModelRunning(_) | Stage::Ended(_) => Ok(ControlFlow::Break(())),
+        Stage::ModelPending(_) => model_call::advance_model(draft),
+        Stage::ToolsRunning(_) => tool_calls::advance_tools(draft),
         Stage::Concluding(_) => conclude::conclude(draft),
     }
 }

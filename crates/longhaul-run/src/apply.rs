@@ -3,27 +3,27 @@
 //! Never: decides, and never skips. A fact that does not fit is an error, because
 //! nothing that we write is like that; facts from outside fit in every open state.
 
+mod environment;
 mod gate;
 mod run;
 mod steer;
 mod tool;
 mod turn;
-mod world;
 
-use longhaul_core::event::{Event, Wakes};
+use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::failure::FailureClass;
 use longhaul_core::message::Message;
 use longhaul_core::status::Wait;
 
 use crate::state::call::{Call, CallState};
-use crate::state::control::{Control, Rest};
-use crate::state::stage::{Concluding, Stage, Thinking};
+use crate::state::control::{Control, Idle};
+use crate::state::stage::{Concluding, ModelPending, Stage};
 
 /// What a fact adds to the conversation, or why it does not fit.
-pub(crate) type Said = Result<Vec<Message>, &'static str>;
+pub(crate) type ApplyResult = Result<Vec<Message>, &'static str>;
 
 /// Nothing is said.
-const SILENT: Said = Ok(Vec::new());
+const NO_MESSAGES: ApplyResult = Ok(Vec::new());
 
 /// Whether a driver that dies after this fact died at another place than one before it:
 /// a turn or a call has ended, or the run rests.
@@ -33,7 +33,7 @@ fn is_progress(event: &Event) -> bool {
         reason = "every fact that is not named leaves the run at its place"
     )]
     match event {
-        Event::RunPerceived(_)
+        Event::RunPrepared(_)
         | Event::TurnCompleted(_)
         | Event::TurnInterrupted(_)
         | Event::MemoryCompacted(_)
@@ -50,29 +50,29 @@ fn is_progress(event: &Event) -> bool {
 
 impl Control {
     /// Takes one fact in, and gives what it adds to the conversation.
-    pub(crate) fn apply(&mut self, event: &Event) -> Said {
+    pub(crate) fn apply(&mut self, event: &Event) -> ApplyResult {
         if matches!(self.stage, Stage::Ended(_)) {
             return Err("nothing follows the end");
         }
-        match (event.from_outside(), &self.rest) {
-            (Some(Wakes::Parked | Wakes::Rested), Some(Rest::Parked { .. }))
-            | (Some(Wakes::Rested), Some(Rest::Paused)) => self.rest = None,
+        match (event.from_outside(), &self.idle) {
+            (Some(WakeTarget::Parked | WakeTarget::ParkedOrPaused), Some(Idle::Parked { .. }))
+            | (Some(WakeTarget::ParkedOrPaused), Some(Idle::Paused)) => self.idle = None,
             _ => {}
         }
-        let mut said = self.take(event)?;
+        let mut said = self.dispatch(event)?;
         if is_progress(event) {
             self.crashes = 0;
         }
         said.extend(self.results());
-        self.bytes += said.iter().map(Message::bytes).sum::<u64>();
+        self.transcript_bytes += said.iter().map(Message::estimated_bytes).sum::<u64>();
         Ok(said)
     }
 
-    fn take(&mut self, event: &Event) -> Said {
+    fn dispatch(&mut self, event: &Event) -> ApplyResult {
         match event {
             Event::RunCreated(_) => Err("a run is created once"),
             Event::RunClaimed(data) => self.claimed(data),
-            Event::RunPerceived(data) => self.perceived(data),
+            Event::RunPrepared(data) => self.perceived(data),
             Event::RunWaiting(data) => self.waiting(data),
             Event::RunRecovered(_) => self.recovered(),
             Event::RunPauseRequested(data) => self.pause_requested(data),
@@ -101,8 +101,8 @@ impl Control {
             Event::GateWithdrawn(data) => self.gate_withdrawn(data),
             Event::SteerQueued(data) => self.steer_queued(data),
             Event::SteerChanged(data) => self.steer_changed(data),
-            Event::SteerWithdrawn(data) => self.steer_gone(data.steer),
-            Event::SteerDropped(data) => self.steer_gone(data.steer),
+            Event::SteerWithdrawn(data) => self.steer_removed(data.steer),
+            Event::SteerDropped(data) => self.steer_removed(data.steer),
             Event::SteerDelivered(data) => self.steer_delivered(data),
             Event::TimerFired(data) => self.timer_fired(data),
             Event::ChildStarted(data) => self.child_started(data),
@@ -129,27 +129,27 @@ impl Control {
             | Event::SandboxLost(_)
             | Event::ChainStepStarted(_)
             | Event::ChainStepCompleted(_)
-            | Event::ProgressReported(_) => SILENT,
+            | Event::ProgressReported(_) => NO_MESSAGES,
         }
     }
 
     /// When the last result of a turn is there, the results are said together,
     /// in the model's order: so no request ever holds a call without its result.
     fn results(&mut self) -> Option<Message> {
-        let acting = self.acting()?;
+        let acting = self.running_tools()?;
         if !acting.calls.iter().all(Call::is_done) {
             return None;
         }
         let results = acting.calls.iter().filter_map(Call::result).collect();
-        let circles = self.circles.after(&acting.calls);
+        let circles = self.loop_guard.record(&acting.calls);
         // A call beside it failed or was refused: the agent should know before it ends.
         let failed = |call: &Call| matches!(call.state, CallState::Done { is_error: true, .. });
         let is_fine = !acting.calls.iter().any(failed);
-        self.stage = match acting.finish.as_ref().filter(|_| is_fine) {
-            None => Stage::Thinking(Thinking::default()),
+        self.stage = match acting.finish_output.as_ref().filter(|_| is_fine) {
+            None => Stage::ModelPending(ModelPending::default()),
             Some(output) => Stage::Concluding(Concluding::new(output.clone(), true)),
         };
-        self.circles = circles;
+        self.loop_guard = circles;
         Some(Message::Results(results))
     }
 }

@@ -6,49 +6,49 @@
 use std::sync::Arc;
 
 use longhaul_core::change::Blob;
-use longhaul_core::event::run::RunPerceived;
+use longhaul_core::event::environment::MemoryCompacted;
+use longhaul_core::event::run::RunPrepared;
 use longhaul_core::event::tool::{ToolOutput, ToolProgress, ToolVerified};
-use longhaul_core::event::turn::{Appraisal, Fit, Seen};
-use longhaul_core::event::world::MemoryCompacted;
+use longhaul_core::event::turn::{CallClassification, OutputCheck, PerceptionUpdate};
 use longhaul_core::failure::Failure;
 use longhaul_core::id::CallId;
-use longhaul_core::port::model::Answered;
+use longhaul_core::port::model::ModelResponse;
 use longhaul_core::time::Millis;
-use longhaul_core::usage::{Micros, Usage};
+use longhaul_core::usage::{MicroUsd, Usage};
 
-use crate::outside::Word;
+use crate::commands::RunCommand;
 
-pub use crate::moment::Moment;
+pub use crate::context::DecideContext;
 
 /// What a run is told.
 #[derive(Debug, Clone)]
 pub enum Input {
     /// Its driver is there: whatever is due without help from outside.
-    GoOn,
+    Advance,
     /// The world was looked at and the prompt made, with the contents that prompt, table
     /// and world name by hash.
-    Perceived(Box<RunPerceived>, Vec<Blob>),
+    Prepared(Box<RunPrepared>, Vec<Blob>),
     /// Somebody looked at the world again before a turn.
-    Looked(Box<Looked>),
+    PerceptionRefreshed(Box<PerceptionRefresh>),
     /// A call says how far it is.
     Progress(ToolProgress),
     /// The model replied.
-    Replied(Box<Replied>),
+    ModelReplied(Box<ModelReply>),
     /// The model did not reply.
     ModelFailed {
         /// What happened.
         failure: Failure,
         /// What it cost all the same; none: what the list says.
-        cost: Option<Micros>,
+        cost: Option<MicroUsd>,
         /// How long it took.
         active: Millis,
     },
     /// A person's message cut the model off.
-    Interrupted(CutOff),
+    ModelInterrupted(InterruptedReply),
     /// The older part of the conversation was summed up.
     Compacted(Box<MemoryCompacted>),
     /// Calls have ended.
-    ToolsDone(Vec<ToolDone>),
+    ToolsDone(Vec<ToolCallResult>),
     /// A tool looked whether a call in doubt has happened, with what the finding names
     /// by hash: the whole output, and its pictures.
     Verified(ToolVerified, Vec<Blob>),
@@ -57,71 +57,71 @@ pub enum Input {
     /// The drivers of the run died at the same place too often.
     CrashLoop,
     /// A part that the run needs is missing; this sentence says what to configure.
-    Missing(String),
+    MissingDependency(String),
     /// What the run is pinned to can't be used, and nothing that anybody configures
     /// changes that; this sentence says what to do instead.
-    Unfit(String),
+    Unrunnable(String),
     /// Its driver is told to stop and lets go of it.
     Release,
     /// Nobody drives it, and it is to end now.
-    Close {
+    CancelNow {
         /// Who says so.
         by: String,
         /// Why.
         reason: String,
     },
     /// Nobody drives it, and it is to stand still now.
-    Still {
+    PauseNow {
         /// Who says so.
         by: String,
     },
     /// A word from outside.
-    Outside(Word),
+    Command(RunCommand),
 }
 
 /// What the model said until a person's message cut it off.
 #[derive(Debug, Clone)]
-pub struct CutOff {
+pub struct InterruptedReply {
     /// The words so far.
     pub text: Arc<str>,
     /// What was used.
     pub usage: Usage,
     /// What it cost.
-    pub cost: Option<Micros>,
+    pub cost: Option<MicroUsd>,
     /// How long it took.
     pub active: Millis,
 }
 
 /// What a later look at the world gave. Nothing in it: all is as it was.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Looked {
+pub struct PerceptionRefresh {
     /// What the model is told of it.
-    pub words: Option<Arc<str>>,
+    pub message: Option<Arc<str>>,
     /// What is new.
-    pub seen: Option<Seen>,
+    pub update: Option<PerceptionUpdate>,
 }
 
 /// A reply, and what the engine found out about its calls.
 #[derive(Debug, Clone)]
-pub struct Replied {
+pub struct ModelReply {
     /// The reply.
-    pub answered: Answered,
+    pub response: ModelResponse,
     /// One for each call, in the model's order.
-    pub calls: Vec<Appraisal>,
+    pub calls: Vec<CallClassification>,
     /// Whether the words, or what a `finish` without a problem is given, fit the schema
     /// of the run's result.
-    pub fit: Option<Fit>,
+    pub output_check: Option<OutputCheck>,
     /// How long it took.
     pub active: Millis,
 }
 
 /// The end of one call.
 #[derive(Debug, Clone)]
-pub struct ToolDone {
+pub struct ToolCallResult {
     /// Which call.
     pub call: CallId,
     /// How it ended.
-    pub end: ToolEnd,
+    pub status: ToolCallStatus,
     /// What came of it.
     pub output: ToolOutput,
     /// How much of the driver's time it took; calls side by side share it.
@@ -132,7 +132,7 @@ pub struct ToolDone {
 
 /// How a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ToolEnd {
+pub enum ToolCallStatus {
     /// With a result.
     Completed,
     /// With a failure that the model reads.

@@ -6,22 +6,22 @@
 
 mod advance;
 mod apply;
+pub mod commands;
+mod context;
 pub mod decide;
-mod draft;
+mod decision;
+pub mod explain;
 pub mod input;
-mod judge;
-mod moment;
 pub mod next;
-pub mod outside;
-pub mod refusal;
-pub mod say;
+mod policy;
+pub mod rejection;
 pub mod state;
 pub mod submit;
 
 pub use decide::decide;
-pub use input::{Input, Moment};
-pub use judge::output::unfenced;
-pub use judge::rules::denied;
+pub use input::{DecideContext, Input};
 pub use next::{Step, next};
-pub use refusal::Refusal;
+pub use policy::legacy_output::strip_code_fence;
+pub use policy::rules::denial_reason;
+pub use rejection::Rejection;
 pub use state::Run;

@@ -5,48 +5,48 @@
 use std::sync::Arc;
 
 use longhaul_core::event::Event;
-use longhaul_core::event::turn::Purpose;
+use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::id::{CallId, ToolName};
 use longhaul_core::message::Message;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::model::Ask;
+use longhaul_core::port::model::ModelRequest;
 use longhaul_core::raw::RawJson;
 use longhaul_core::status::{Outcome, Wait};
 use longhaul_core::time::Timestamp;
 
-use crate::advance::aside::wants_look;
+use crate::advance::runtime_message::needs_perception_refresh;
 use crate::decide::decide;
-use crate::input::{Input, Moment};
+use crate::input::{DecideContext, Input};
 use crate::state::Run;
 use crate::state::call::{Call, CallState};
-use crate::state::stage::{Asking, Stage};
+use crate::state::stage::{ModelRunning, Stage};
 
 /// What must be done.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// Look at the world and make the prompt.
-    Perceive,
+    Prepare,
     /// Look at the world again, before the next turn.
-    Look,
+    RefreshPerception,
     /// Ask the model. Its start is durable.
-    AskModel(Ask),
+    AskModel(ModelRequest),
     /// Make these calls, or look after them. Their starts are durable.
-    UseTools(Vec<Todo>),
+    UseTools(Vec<CallTask>),
     /// Sum up the older part of this conversation. Its start is durable.
-    Compact(Ask),
+    Compact(ModelRequest),
     /// Let go, and wait for this: tell it to go on, and it does.
     Park(Wait),
     /// End with this: tell it to go on, and it does.
     Finish(Outcome),
     /// State what is due: tell it to go on.
-    GoOn,
+    Advance,
     /// Nothing: the run rests or has ended.
-    Rest,
+    Idle,
 }
 
 /// A call to be made or looked after.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Todo {
+pub struct CallTask {
     /// Which.
     pub call: CallId,
     /// Of which tool.
@@ -58,14 +58,14 @@ pub struct Todo {
     /// Which start of it this is.
     pub attempt: u32,
     /// What to do.
-    pub work: Work,
+    pub action: CallAction,
 }
 
 /// What is to be done about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Work {
+pub enum CallAction {
     /// Make it.
-    Make,
+    Run,
     /// Find out whether it has happened.
     Verify,
 }
@@ -73,50 +73,48 @@ pub enum Work {
 /// What must be done now.
 pub fn next(run: &Run, now: Timestamp) -> Step {
     let control = &run.control;
-    if matches!(control.stage, Stage::Ended(_)) || control.rest.is_some() {
-        return Step::Rest;
+    if matches!(control.stage, Stage::Ended(_)) || control.idle.is_some() {
+        return Step::Idle;
     }
     match &control.stage {
-        Stage::Asking(asking) if asking.epoch == control.epoch => match asking.purpose {
-            Purpose::Think => Step::AskModel(ask(run, asking)),
-            Purpose::Compact => Step::Compact(ask(run, asking)),
+        Stage::ModelRunning(asking) if asking.epoch == control.epoch => match asking.purpose {
+            ModelCallPurpose::Turn => Step::AskModel(model_request(run, asking)),
+            ModelCallPurpose::Compact => Step::Compact(model_request(run, asking)),
         },
-        Stage::Acting(acting) if control.is_busy() => Step::UseTools(todos(run, &acting.calls)),
+        Stage::ToolsRunning(acting) if control.is_busy() => {
+            Step::UseTools(call_tasks(run, &acting.calls))
+        }
         Stage::New if control.cancel.is_none() && control.pause.is_none() => {
-            match control.missing {
-                None => Step::Perceive,
-                Some(_) => due(run, now),
+            match control.blocked_on {
+                None => Step::Prepare,
+                Some(_) => due_step(run, now),
             }
         }
-        Stage::Acting(acting) => {
-            let step = due(run, now);
+        Stage::ToolsRunning(acting) => {
+            let step = due_step(run, now);
             // Nothing to state and nothing under way: a tool must look.
-            if step == Step::Rest {
-                Step::UseTools(todos(run, &acting.calls))
-            } else {
-                step
-            }
+            if step == Step::Idle { Step::UseTools(call_tasks(run, &acting.calls)) } else { step }
         }
-        Stage::Thinking(thinking) => {
-            let step = due(run, now);
+        Stage::ModelPending(thinking) => {
+            let step = due_step(run, now);
             // Nothing to state: somebody must look before the model is asked.
-            if step == Step::Rest && wants_look(control, thinking) {
-                Step::Look
+            if step == Step::Idle && needs_perception_refresh(control, thinking) {
+                Step::RefreshPerception
             } else {
                 step
             }
         }
-        Stage::New | Stage::Asking(_) | Stage::Concluding(_) => due(run, now),
-        Stage::Ended(_) => Step::Rest,
+        Stage::New | Stage::ModelRunning(_) | Stage::Concluding(_) => due_step(run, now),
+        Stage::Ended(_) => Step::Idle,
     }
 }
 
-fn ask(run: &Run, asking: &Asking) -> Ask {
-    Ask {
+fn model_request(run: &Run, asking: &ModelRunning) -> ModelRequest {
+    ModelRequest {
         run: run.id,
         turn: asking.turn,
         attempt: asking.attempt,
-        model: asking.asks(run.transcript.model()).to_owned(),
+        model: asking.model_or(run.transcript.model()).to_owned(),
         system: run.transcript.system().clone(),
         tools: run.transcript.tools().clone(),
         messages: Arc::clone(run.transcript.messages()),
@@ -124,20 +122,20 @@ fn ask(run: &Run, asking: &Asking) -> Ask {
     }
 }
 
-fn todos(run: &Run, calls: &[Call]) -> Vec<Todo> {
-    let todo = |call: &Call, work| Todo {
+fn call_tasks(run: &Run, calls: &[Call]) -> Vec<CallTask> {
+    let todo = |call: &Call, work| CallTask {
         call: call.id,
-        tool: call.appraisal.tool.clone(),
+        tool: call.classification.tool.clone(),
         input: call.arguments().clone(),
-        class: call.appraisal.class,
+        class: call.classification.class,
         attempt: call.starts,
-        work,
+        action: work,
     };
     let due = calls.iter().filter_map(|call| {
-        let is_verified = matches!(call.state, CallState::Doubtful { look: true, .. });
-        let work = match call.runs_under(run.control.epoch) {
-            true => Work::Make,
-            false if is_verified => Work::Verify,
+        let is_verified = matches!(call.state, CallState::InDoubt { can_verify: true, .. });
+        let work = match call.is_running_in(run.control.epoch) {
+            true => CallAction::Run,
+            false if is_verified => CallAction::Verify,
             false => return None,
         };
         Some(todo(call, work))
@@ -146,12 +144,12 @@ fn todos(run: &Run, calls: &[Call]) -> Vec<Todo> {
 }
 
 /// What the facts that are due amount to.
-fn due(run: &Run, now: Timestamp) -> Step {
-    let Ok(batch) = decide(run, Input::GoOn, Moment::at(now)) else {
-        return Step::Rest;
+fn due_step(run: &Run, now: Timestamp) -> Step {
+    let Ok(batch) = decide(run, Input::Advance, DecideContext::new(now)) else {
+        return Step::Idle;
     };
     let Some(last) = batch.events.last() else {
-        return Step::Rest;
+        return Step::Idle;
     };
     #[expect(
         clippy::wildcard_enum_match_arm,
@@ -161,29 +159,29 @@ fn due(run: &Run, now: Timestamp) -> Step {
         Event::RunWaiting(data) => Step::Park(data.wait.clone()),
         Event::RunBlocked(data) => Step::Park(Wait::Blocked(data.gate)),
         Event::RunCompleted(data) => Step::Finish(Outcome::Completed(data.output.clone())),
-        Event::RunFailed(data) => Step::Finish(Outcome::Failed(data.fault.clone())),
+        Event::RunFailed(data) => Step::Finish(Outcome::Failed(data.error.clone())),
         Event::RunCancelled(data) => Step::Finish(Outcome::Cancelled(data.reason.clone())),
-        _ => Step::GoOn,
+        _ => Step::Advance,
     }
 }
 
 /// Why a conversation may not be sent to a provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("message {place}: {why}")]
-pub struct BadConversation {
+#[error("message {index}: {why}")]
+pub struct ConversationError {
     /// Which message, from 0.
-    pub place: usize,
+    pub index: usize,
     /// What is wrong.
     pub why: &'static str,
 }
 
 /// Checks what every provider demands: it begins with the user, and each call
 /// has exactly one result, in order, right after the reply.
-pub fn check_conversation(messages: &[Arc<Message>]) -> Result<(), BadConversation> {
+pub fn check_conversation(messages: &[Arc<Message>]) -> Result<(), ConversationError> {
     let mut open: Vec<&str> = Vec::new();
     let mut before: Option<&Message> = None;
     for (place, message) in messages.iter().enumerate() {
-        let bad = |why| Err(BadConversation { place, why });
+        let bad = |why| Err(ConversationError { index: place, why });
         match &**message {
             Message::Results(results) => {
                 let ids: Vec<&str> = results.iter().map(|result| result.id.as_str()).collect();
@@ -210,9 +208,6 @@ pub fn check_conversation(messages: &[Arc<Message>]) -> Result<(), BadConversati
     }
     match open.is_empty() {
         true => Ok(()),
-        false => Err(BadConversation {
-            place: messages.len(),
-            why: "a call without its result",
-        }),
+        false => Err(ConversationError { index: messages.len(), why: "a call without its result" }),
     }
 }

@@ -4,11 +4,11 @@
 //! is a cache that any build may throw away.
 
 pub mod call;
-pub mod circles;
 pub mod control;
-pub mod misfits;
-pub mod seen;
-pub mod sleep;
+pub mod loop_guard;
+pub mod output_retries;
+pub mod pending_timer;
+pub mod perception;
 pub mod stage;
 pub mod transcript;
 
@@ -21,13 +21,13 @@ use longhaul_core::task::TaskSpec;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-use crate::state::control::{Control, Rest};
-use crate::state::seen::Sights;
+use crate::state::control::{Control, Idle};
+use crate::state::perception::PerceptionState;
 use crate::state::stage::Stage;
 use crate::state::transcript::Transcript;
 
 /// The hash of the code that folds: a checkpoint of another build is dropped.
-pub const FOLD: &str = env!("LONGHAUL_FOLD");
+pub const FOLD_HASH: &str = env!("LONGHAUL_FOLD_HASH");
 
 /// A run, folded from its journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,13 +39,13 @@ pub struct Run {
     pub(crate) transcript: Transcript,
     pub(crate) tools_called: Vec<String>,
     #[serde(default)]
-    pub(crate) sights: Sights,
+    pub(crate) perception: PerceptionState,
 }
 
 /// A journal that does not fold: a fault, because nothing we write is like that.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("event {seq} of {run}, `{kind}`, does not fit: {why}")]
-pub struct Misfit {
+pub struct ReplayError {
     /// Whose journal.
     pub run: RunId,
     /// Which place.
@@ -58,15 +58,15 @@ pub struct Misfit {
 
 impl Run {
     /// Folds a journal from its beginning.
-    pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Result<Self, Misfit> {
+    pub fn replay<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Result<Self, ReplayError> {
         let mut entries = entries.into_iter();
-        let first = entries.next().ok_or(Misfit {
+        let first = entries.next().ok_or(ReplayError {
             run: RunId::from_bits(0),
             seq: Seq::START,
             kind: "",
             why: "the journal is empty",
         })?;
-        let mut run = Self::begin(first)?;
+        let mut run = Self::from_first_entry(first)?;
         for entry in entries {
             run.apply(entry)?;
         }
@@ -74,12 +74,12 @@ impl Run {
     }
 
     /// The run that its first fact makes.
-    pub fn begin(first: &Entry) -> Result<Self, Misfit> {
+    pub fn from_first_entry(first: &Entry) -> Result<Self, ReplayError> {
         let Event::RunCreated(created) = &first.event else {
-            return Err(misfit(first, "a journal begins with `run.created`"));
+            return Err(replay_error(first, "a journal begins with `run.created`"));
         };
         if first.seq != Seq::START.next() {
-            return Err(misfit(first, "the first place is 1"));
+            return Err(replay_error(first, "the first place is 1"));
         }
         let task = Arc::new(created.task.clone());
         Ok(Self {
@@ -87,66 +87,61 @@ impl Run {
             control: Control::new(first.run, &task),
             transcript: Transcript::default(),
             tools_called: Vec::new(),
-            sights: Sights::default(),
+            perception: PerceptionState::default(),
             seq: first.seq,
             task,
         })
     }
 
     /// Takes one fact in. The same facts in the same order give the same run.
-    pub fn apply(&mut self, entry: &Entry) -> Result<(), Misfit> {
-        let said = self.take_in(entry)?;
-        said.into_iter()
-            .for_each(|message| self.transcript.push(message));
+    pub fn apply(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+        let said = self.fold_entry(entry)?;
+        said.into_iter().for_each(|message| self.transcript.push(message));
         Ok(())
     }
 
     /// Takes one fact in without keeping the conversation, which makes up nearly all
     /// of a long run. The result is for views: nothing can be decided on it, because
     /// the size of the conversation is not known after it was shortened.
-    pub fn apply_outline(&mut self, entry: &Entry) -> Result<(), Misfit> {
-        self.take_in(entry)?;
+    pub fn apply_without_transcript(&mut self, entry: &Entry) -> Result<(), ReplayError> {
+        self.fold_entry(entry)?;
         self.transcript.clear();
         Ok(())
     }
 
     /// Takes one fact in, and gives what it adds to the conversation.
-    fn take_in(&mut self, entry: &Entry) -> Result<Vec<Message>, Misfit> {
+    fn fold_entry(&mut self, entry: &Entry) -> Result<Vec<Message>, ReplayError> {
         if entry.run != self.id {
-            return Err(misfit(entry, "it is another run's"));
+            return Err(replay_error(entry, "it is another run's"));
         }
         if entry.seq != self.seq.next() {
-            return Err(misfit(entry, "there is a gap before it"));
+            return Err(replay_error(entry, "there is a gap before it"));
         }
-        let said = self
-            .control
-            .apply(&entry.event)
-            .map_err(|why| misfit(entry, why))?;
-        if let Event::RunPerceived(seen) = &entry.event {
-            self.transcript.perceive(seen);
-            self.sights = Sights::first(seen);
+        let said = self.control.apply(&entry.event).map_err(|why| replay_error(entry, why))?;
+        if let Event::RunPrepared(seen) = &entry.event {
+            self.transcript.prepare(seen);
+            self.perception = PerceptionState::from_event(seen);
         }
         if let Event::TurnStarted(started) = &entry.event
-            && let Some(seen) = &started.seen
+            && let Some(seen) = &started.perception
         {
-            self.sights.again(seen);
+            self.perception.update(seen);
         }
         if let Event::TurnFailed(failed) = &entry.event
-            && let Some(other) = &failed.instead
+            && let Some(other) = &failed.fallback_model
         {
-            self.transcript.turn_to(other);
+            self.transcript.switch_model(other);
         }
         if let Event::RunRetried(_) = &entry.event {
-            self.transcript.turn_back();
+            self.transcript.reset_model();
         }
         if let Event::MemoryCompacted(compacted) = &entry.event {
             self.transcript.compact(compacted);
-            self.control.shortened_to(self.transcript.bytes());
-            self.sights.forget();
+            self.control.set_compacted_bytes(self.transcript.bytes());
+            self.perception.clear_world();
         }
         if let Event::TurnCompleted(done) = &entry.event {
-            self.tools_called
-                .extend(done.calls.iter().map(|call| call.tool.to_string()));
+            self.tools_called.extend(done.calls.iter().map(|call| call.tool.to_string()));
         }
         self.seq = entry.seq;
         Ok(said)
@@ -169,23 +164,12 @@ impl Run {
 
     /// How it stands.
     pub fn status(&self) -> Status {
-        match (&self.control.stage, &self.control.rest) {
+        match (&self.control.stage, &self.control.idle) {
             (Stage::Ended(outcome), _) => outcome.status(),
-            (_, Some(Rest::Paused)) => Status::Paused,
-            (
-                _,
-                Some(Rest::Parked {
-                    wait: Wait::Blocked(_),
-                    ..
-                }),
-            ) => Status::Blocked,
-            (
-                _,
-                Some(Rest::Parked {
-                    wait: Wait::Worker, ..
-                }),
-            ) => Status::Running,
-            (_, Some(Rest::Parked { .. })) => Status::Waiting,
+            (_, Some(Idle::Paused)) => Status::Paused,
+            (_, Some(Idle::Parked { wait: Wait::Blocked(_), .. })) => Status::Blocked,
+            (_, Some(Idle::Parked { wait: Wait::Worker, .. })) => Status::Running,
+            (_, Some(Idle::Parked { .. })) => Status::Waiting,
             (_, None) if self.control.epoch.0 == 0 => Status::Pending,
             (_, None) => Status::Running,
         }
@@ -210,12 +194,12 @@ impl Run {
     }
 
     /// What was seen of the world.
-    pub const fn sights(&self) -> &Sights {
-        &self.sights
+    pub const fn perception(&self) -> &PerceptionState {
+        &self.perception
     }
 
     /// Whether its world was looked at and its prompt made.
-    pub const fn is_perceived(&self) -> bool {
+    pub const fn is_prepared(&self) -> bool {
         !matches!(self.control.stage, Stage::New)
     }
 
@@ -231,15 +215,10 @@ impl Run {
 
     /// Whether a message wants what is under way cut off.
     pub fn is_interrupted(&self) -> bool {
-        self.control.interrupts()
+        self.control.has_interrupting_steer()
     }
 }
 
-const fn misfit(entry: &Entry, why: &'static str) -> Misfit {
-    Misfit {
-        run: entry.run,
-        seq: entry.seq,
-        kind: entry.event.kind(),
-        why,
-    }
+const fn replay_error(entry: &Entry, why: &'static str) -> ReplayError {
+    ReplayError { run: entry.run, seq: entry.seq, kind: entry.event.kind(), why }
 }

@@ -9,7 +9,7 @@ use longhaul_core::event::run::RunCreated;
 use longhaul_core::id::{LaneKey, RunId};
 use longhaul_core::task::TaskSpec;
 
-use crate::refusal::Refusal;
+use crate::rejection::Rejection;
 
 /// The longest input of a task.
 pub const INPUT_BYTES_MAX: usize = 1024 * 1024;
@@ -18,32 +18,21 @@ pub const INPUT_BYTES_MAX: usize = 1024 * 1024;
 pub const TAGS_MAX: usize = 32;
 
 /// The run that a task becomes.
-pub fn submit(id: RunId, mut task: TaskSpec) -> Result<NewRun, Refusal> {
+pub fn submit(id: RunId, mut task: TaskSpec) -> Result<NewRun, Rejection> {
     if task.input.as_str().len() > INPUT_BYTES_MAX {
-        return Err(Refusal::TooLong {
-            what: "a task's input",
-            max: INPUT_BYTES_MAX,
-        });
+        return Err(Rejection::TooLong { what: "a task's input", max: INPUT_BYTES_MAX });
     }
     if task.tags.len() > TAGS_MAX {
-        return Err(Refusal::BadTask(format!(
-            "a task has {TAGS_MAX} tags at most"
-        )));
+        return Err(Rejection::InvalidTask(format!("a task has {TAGS_MAX} tags at most")));
     }
-    if task
-        .chain
-        .as_ref()
-        .is_some_and(|place| place.chain.steps.len() > CHAIN_STEPS_MAX)
-    {
-        return Err(Refusal::BadTask(format!(
-            "a chain has {CHAIN_STEPS_MAX} steps at most"
-        )));
+    if task.chain.as_ref().is_some_and(|place| place.chain.steps.len() > CHAIN_STEPS_MAX) {
+        return Err(Rejection::InvalidTask(format!("a chain has {CHAIN_STEPS_MAX} steps at most")));
     }
     let is_root = task.root == id;
     // Runs of one thread share a memory, so they go one after another.
     if let (true, None, Some(thread)) = (is_root, &task.lane, &task.thread) {
         let lane = LaneKey::new(format!("thread:{thread}"));
-        task.lane = Some(lane.map_err(|bad| Refusal::BadTask(bad.to_string()))?);
+        task.lane = Some(lane.map_err(|bad| Rejection::InvalidTask(bad.to_string()))?);
     }
     // A child lives inside its root's hold, whatever its own file says.
     if !is_root {
@@ -51,10 +40,5 @@ pub fn submit(id: RunId, mut task: TaskSpec) -> Result<NewRun, Refusal> {
     }
     let created = RunCreated { task: task.clone() };
     let events = vec![Event::RunCreated(Box::new(created))];
-    Ok(NewRun {
-        id,
-        task,
-        events,
-        lane_depth_max: LANE_DEPTH_MAX,
-    })
+    Ok(NewRun { id, task, events, lane_depth_max: LANE_DEPTH_MAX })
 }

@@ -6,21 +6,21 @@
     reason = "a test names the facts it looks at, and lets the others pass"
 )]
 mod suite {
+    mod agent_options;
     mod budgets;
     mod calls;
-    mod chance;
+    mod compaction;
     mod crash;
     mod failures;
     mod format;
     mod gates;
-    mod laws;
+    mod generators;
+    mod harness;
+    mod legacy_journals;
     mod lifecycle;
-    mod older;
     mod policies;
+    mod properties;
     mod refusals;
-    mod shorten;
     mod steers;
-    mod strict;
-    mod wishes;
-    mod world;
+    mod strictness;
 }

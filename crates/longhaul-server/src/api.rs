@@ -3,6 +3,7 @@
 //! Never: a rule of the business. Handlers read, ask the engine, and write.
 
 pub(crate) mod agents;
+pub(crate) mod create_run;
 pub(crate) mod events;
 pub(crate) mod gates;
 pub(crate) mod health;
@@ -11,4 +12,3 @@ pub(crate) mod keys;
 pub(crate) mod lanes;
 pub(crate) mod runs;
 pub(crate) mod steer;
-pub(crate) mod task;

@@ -14,10 +14,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::limits::{CATCHING_UP_MAX, FOLD_WAIT, FOLDS_MAX, STREAMS_MAX, TRANSCRIPTS_MAX};
+use crate::limits::{
+    CATCHING_UP_MAX, FOLD_PERMIT_TIMEOUT, FOLDS_MAX, STREAMS_MAX, TRANSCRIPTS_MAX,
+};
 use crate::options::Options;
 use crate::problem::Problem;
-use crate::rates::Rates;
+use crate::rate_limit::RateLimits;
 
 /// A server's state. Clones are the same.
 #[derive(Debug, Clone)]
@@ -29,11 +31,11 @@ struct Inner {
     options: Options,
     local_key: Hash,
     address: SocketAddr,
-    rates: Rates,
+    rates: RateLimits,
     streams: Mutex<HashMap<String, u32>>,
     stopping: CancellationToken,
     closed: CancellationToken,
-    crew: TaskTracker,
+    background_tasks: TaskTracker,
     catching_up: Semaphore,
     folds: Arc<Semaphore>,
     transcripts: Arc<Semaphore>,
@@ -43,7 +45,7 @@ impl App {
     /// A server at this address over this handle.
     pub fn new(longhaul: Longhaul, options: Options, address: SocketAddr) -> Self {
         Self(Arc::new(Inner {
-            rates: Rates::new(options.rate),
+            rates: RateLimits::new(options.rate),
             local_key: options.local_key.hash(),
             longhaul,
             options,
@@ -51,7 +53,7 @@ impl App {
             streams: Mutex::default(),
             stopping: CancellationToken::new(),
             closed: CancellationToken::new(),
-            crew: TaskTracker::new(),
+            background_tasks: TaskTracker::new(),
             catching_up: Semaphore::new(CATCHING_UP_MAX),
             folds: Arc::new(Semaphore::new(FOLDS_MAX)),
             transcripts: Arc::new(Semaphore::new(TRANSCRIPTS_MAX)),
@@ -74,7 +76,7 @@ impl App {
     }
 
     /// Returns when it was told to stop.
-    pub(crate) async fn stopped(&self) {
+    pub(crate) async fn stop_requested(&self) {
         self.0.stopping.cancelled().await;
     }
 
@@ -84,7 +86,7 @@ impl App {
     }
 
     /// Returns when connections are to end.
-    pub(crate) async fn closed(&self) {
+    pub(crate) async fn close_requested(&self) {
         self.0.closed.cancelled().await;
     }
 
@@ -96,18 +98,18 @@ impl App {
         self.0.address
     }
 
-    pub(crate) fn rates(&self) -> &Rates {
+    pub(crate) fn rates(&self) -> &RateLimits {
         &self.0.rates
     }
 
     /// The tasks that must not end with the connection that began them.
-    pub(crate) fn crew(&self) -> &TaskTracker {
-        &self.0.crew
+    pub(crate) fn background_tasks(&self) -> &TaskTracker {
+        &self.0.background_tasks
     }
 
     /// Waits for a turn to read what was written before: those who are behind
     /// must not hold up everybody else.
-    pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
+    pub(crate) async fn catch_up_permit(&self) -> Option<SemaphorePermit<'_>> {
         self.0.catching_up.acquire().await.ok()
     }
 
@@ -122,11 +124,11 @@ impl App {
     }
 
     async fn permit(&self, of: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Problem> {
-        let clock = &self.0.longhaul.ports().clock;
+        let clock = &self.0.longhaul.services().clock;
         let permit = tokio::select! {
             biased;
             permit = Arc::clone(of).acquire_owned() => permit.ok(),
-            () = clock.sleep(Millis::from(FOLD_WAIT)) => None,
+            () = clock.sleep(Millis::from(FOLD_PERMIT_TIMEOUT)) => None,
         };
         permit.ok_or_else(|| {
             let words = "too many views of runs are being read at this moment";
@@ -137,7 +139,7 @@ impl App {
     }
 
     /// The hash of the machine's own key.
-    pub(crate) fn own_key(&self) -> Hash {
+    pub(crate) fn local_key_hash(&self) -> Hash {
         self.0.local_key
     }
 
@@ -146,39 +148,30 @@ impl App {
     }
 
     fn with_streams<T>(&self, use_it: impl FnOnce(&mut HashMap<String, u32>) -> T) -> T {
-        use_it(
-            &mut self
-                .0
-                .streams
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
+        use_it(&mut self.0.streams.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// A seat for one more stream of this caller; none: all are taken.
-    pub(crate) fn sit(&self, caller: &str) -> Option<StreamSeat> {
+    pub(crate) fn acquire_stream(&self, caller: &str) -> Option<StreamPermit> {
         self.with_streams(|streams| {
             let count = streams.entry(caller.to_owned()).or_default();
             if *count >= STREAMS_MAX {
                 return None;
             }
             *count += 1;
-            Some(StreamSeat {
-                app: self.clone(),
-                caller: caller.to_owned(),
-            })
+            Some(StreamPermit { app: self.clone(), caller: caller.to_owned() })
         })
     }
 }
 
 /// The right of one stream to be there; it is given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct StreamSeat {
+pub(crate) struct StreamPermit {
     app: App,
     caller: String,
 }
 
-impl Drop for StreamSeat {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
         self.app.with_streams(|streams| {
             if let Some(count) = streams.get_mut(&self.caller) {

@@ -11,9 +11,9 @@ use longhaul_core::raw::{JsonError, check_readable};
 use serde::de::DeserializeOwned;
 
 use crate::app::App;
-use crate::limits::{BODY_BYTES_MAX, BODY_WAIT, DEPTH_MAX};
+use crate::limits::{BODY_BYTES_MAX, BODY_TIMEOUT, DEPTH_MAX};
 use crate::problem::Problem;
-use longhaul_core::suggest::nearest;
+use longhaul_core::suggest::closest;
 
 /// A body that must be there.
 #[derive(Debug)]
@@ -23,68 +23,62 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
-        is_json(request.headers())?;
-        let bytes = collect(request, app).await?;
+        check_content_type(request.headers())?;
+        let bytes = read_body(request, app).await?;
         parse(&bytes).map(Self)
     }
 }
 
 /// A body that may be left out.
 #[derive(Debug)]
-pub(crate) struct MaybeJson<T>(pub(crate) T);
+pub(crate) struct OptionalJson<T>(pub(crate) T);
 
-impl<T: DeserializeOwned + Default> FromRequest<App> for MaybeJson<T> {
+impl<T: DeserializeOwned + Default> FromRequest<App> for OptionalJson<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Self, Problem> {
         let typed = request.headers().contains_key(CONTENT_TYPE);
         if typed {
-            is_json(request.headers())?;
+            check_content_type(request.headers())?;
         }
-        let bytes = collect(request, app).await?;
+        let bytes = read_body(request, app).await?;
         match (bytes.is_empty(), typed) {
             (true, _) => Ok(Self(T::default())),
             (false, true) => parse(&bytes).map(Self),
-            (false, false) => Err(not_json()),
+            (false, false) => Err(unsupported_media_type()),
         }
     }
 }
 
-fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
-    let said = headers
-        .get(CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok());
+fn check_content_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let said = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = said.unwrap_or_default().split(';').next();
     let kind = kind.unwrap_or_default().trim().to_ascii_lowercase();
     match kind == "application/json" {
         true => Ok(()),
-        false => Err(not_json()),
+        false => Err(unsupported_media_type()),
     }
 }
 
-fn not_json() -> Problem {
+fn unsupported_media_type() -> Problem {
     let words = "a body is sent as JSON, and this one is not said to be";
-    Problem::new(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "unsupported_media_type",
-        words,
-    )
-    .hint("send `Content-Type: application/json`")
+    Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", words)
+        .hint("send `Content-Type: application/json`")
 }
 
 /// All bytes of a body, within bounds.
-pub(crate) async fn collect(request: Request, app: &App) -> Result<Vec<u8>, Problem> {
+pub(crate) async fn read_body(request: Request, app: &App) -> Result<Vec<u8>, Problem> {
     let said = request.headers().get(CONTENT_LENGTH);
     let said = said.and_then(|said| said.to_str().ok()?.parse::<usize>().ok());
     if said.is_some_and(|bytes| bytes > BODY_BYTES_MAX) {
         return Err(too_large());
     }
-    let clock = &app.longhaul().ports().clock;
+    let clock = &app.longhaul().services().clock;
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX);
     let come = tokio::select! {
         biased;
         come = body.collect() => come,
-        () = clock.sleep(BODY_WAIT.into()) => {
+        () = clock.sleep(BODY_TIMEOUT.into()) => {
             let words = "the body did not come in time";
             return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow_body", words));
         }
@@ -92,10 +86,9 @@ pub(crate) async fn collect(request: Request, app: &App) -> Result<Vec<u8>, Prob
     match come {
         Ok(body) => Ok(body.to_bytes().into()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large()),
-        Err(_) => Err(Problem::bad_request(
-            "bad_body",
-            "the body broke off, or its framing is wrong",
-        )),
+        Err(_) => {
+            Err(Problem::bad_request("bad_body", "the body broke off, or its framing is wrong"))
+        }
     }
 }
 
@@ -108,31 +101,31 @@ fn too_large() -> Problem {
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let text = std::str::from_utf8(bytes)
         .map_err(|_| Problem::bad_request("bad_json", "the body is no valid UTF-8"))?;
-    if depth(text) > DEPTH_MAX {
+    if nesting_depth(text) > DEPTH_MAX {
         let words = format!("the body is nested deeper than {DEPTH_MAX}");
         return Err(Problem::bad_request("too_deep", words));
     }
-    check_readable(text).map_err(|bad| unreadable(text, &bad))?;
+    check_readable(text).map_err(|bad| syntax_problem(text, &bad))?;
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
-        misfit(&path, error.inner())
+        type_problem(&path, error.inner())
     })
 }
 
 /// What is wrong with a text that can't be read as a value. It may be JSON all the same:
 /// the reader calls a number that it can't hold a fault of syntax.
-fn unreadable(text: &str, error: &JsonError) -> Problem {
+fn syntax_problem(text: &str, error: &JsonError) -> Problem {
     let well_formed = serde_json::from_str::<serde::de::IgnoredAny>(text);
     match (well_formed, error) {
         (Err(bad), _) => Problem::bad_request("bad_json", format!("the body is no JSON: {bad}")),
         (Ok(_), JsonError::Number) => Problem::bad_request("bad_number", error.to_string()),
-        (Ok(_), JsonError::Syntax(bad)) => misfit(".", bad),
+        (Ok(_), JsonError::Syntax(bad)) => type_problem(".", bad),
     }
 }
 
 /// What is wrong with JSON that is not what is asked for.
-fn misfit(path: &str, error: &serde_json::Error) -> Problem {
+fn type_problem(path: &str, error: &serde_json::Error) -> Problem {
     let said = error.to_string();
     let problem = match path {
         "." => Problem::invalid(said.clone()),
@@ -146,17 +139,16 @@ fn misfit(path: &str, error: &serde_json::Error) -> Problem {
 
 /// For a field that nobody knows, the one that may have been meant.
 fn suggestion(said: &str) -> Option<String> {
-    let rest = said
-        .strip_prefix("unknown field `")
-        .or_else(|| said.strip_prefix("unknown variant `"))?;
+    let rest =
+        said.strip_prefix("unknown field `").or_else(|| said.strip_prefix("unknown variant `"))?;
     let (odd, rest) = rest.split_once('`')?;
     let known = rest.split('`').skip(1).step_by(2);
-    let near = nearest(odd, known)?;
+    let near = closest(odd, known)?;
     Some(format!("did you mean `{near}`?"))
 }
 
 /// How deep the brackets of a text go, those in strings left out.
-fn depth(text: &str) -> usize {
+fn nesting_depth(text: &str) -> usize {
     let (mut now, mut most) = (0_usize, 0_usize);
     let (mut quoted, mut escaped) = (false, false);
     for byte in text.bytes() {
@@ -183,7 +175,7 @@ mod tests {
 
     #[derive(Debug, PartialEq, serde::Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct Sheet {
+    struct SampleBody {
         agent: String,
         #[serde(default)]
         turns: Option<u32>,
@@ -192,49 +184,22 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_read_whole_or_refused_with_words() {
-        let read = |text: &[u8]| parse::<Sheet>(text).map_err(|no| (no.code, no.detail, no.hint));
-        assert_eq!(
-            read(br#"{"agent": "a", "turns": 3}"#).map(|sheet| sheet.agent),
-            Ok("a".into())
-        );
+    fn an_invalid_body_is_rejected_with_a_message() {
+        let read =
+            |text: &[u8]| parse::<SampleBody>(text).map_err(|no| (no.code, no.detail, no.hint));
+        assert_eq!(read(br#"{"agent": "a", "turns": 3}"#).map(|sheet| sheet.agent), Ok("a".into()));
         for (text, code, words, hint) in [
             (&b"{"[..], "bad_json", "is no JSON", ""),
             (b"\xff\xfe", "bad_json", "UTF-8", ""),
             (br#"{"agent": "a"} x"#, "bad_json", "trailing", ""),
-            (
-                br#"{"agnt": "a"}"#,
-                "invalid",
-                "unknown field `agnt`",
-                "did you mean `agent`?",
-            ),
-            (
-                br#"{"agent": 3}"#,
-                "invalid",
-                "`agent`: invalid type",
-                "openapi",
-            ),
-            (
-                br#"{"agent": "a", "turns": -1}"#,
-                "invalid",
-                "`turns`",
-                "openapi",
-            ),
+            (br#"{"agnt": "a"}"#, "invalid", "unknown field `agnt`", "did you mean `agent`?"),
+            (br#"{"agent": 3}"#, "invalid", "`agent`: invalid type", "openapi"),
+            (br#"{"agent": "a", "turns": -1}"#, "invalid", "`turns`", "openapi"),
             (b"[]", "invalid", "invalid", "openapi"),
             (br#"{"agent": 1e999}"#, "invalid", "number out of range", ""),
             (br#"{"agent": "\ud834"}"#, "invalid", "hex escape", ""),
-            (
-                br#"{"agent": "a", "history": [3]}"#,
-                "invalid",
-                "`history[0]`",
-                "openapi",
-            ),
-            (
-                br#"{"agent": "a", "history": [{}]}"#,
-                "invalid",
-                "`history[0]`",
-                "openapi",
-            ),
+            (br#"{"agent": "a", "history": [3]}"#, "invalid", "`history[0]`", "openapi"),
+            (br#"{"agent": "a", "history": [{}]}"#, "invalid", "`history[0]`", "openapi"),
         ] {
             let no = read(text).unwrap_err();
             assert_eq!(no.0, code, "{text:?}");
@@ -252,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn brackets_in_strings_are_no_depth() {
+    fn brackets_in_strings_do_not_count_as_depth() {
         for (text, deep) in [
             ("3", 0),
             ("[]", 1),
@@ -260,7 +225,7 @@ mod tests {
             (r#""[[[[""#, 0),
             (r#"["\"[[", "]"]"#, 1),
         ] {
-            assert_eq!(depth(text), deep, "{text}");
+            assert_eq!(nesting_depth(text), deep, "{text}");
         }
     }
 }

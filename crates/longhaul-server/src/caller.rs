@@ -6,23 +6,23 @@
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use longhaul_core::access::Role;
-use longhaul_engine::handle::Known;
+use longhaul_engine::handle::Identity;
 
 use crate::app::App;
-use crate::guard::key::Shown;
+use crate::middleware::auth::Credential;
 use crate::problem::Problem;
 
 macro_rules! caller {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone)]
-        pub(crate) struct $name(pub(crate) Known);
+        pub(crate) struct $name(pub(crate) Identity);
 
         impl FromRequestParts<App> for $name {
             type Rejection = Problem;
 
             async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-                known(parts, Role::$name).map(Self)
+                require_identity(parts, Role::$name).map(Self)
             }
         }
 
@@ -53,7 +53,7 @@ caller!(
     Admin
 );
 
-impl FromRequestParts<App> for Shown {
+impl FromRequestParts<App> for Credential {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
@@ -62,23 +62,22 @@ impl FromRequestParts<App> for Shown {
     }
 }
 
-fn known(parts: &Parts, least: Role) -> Result<Known, Problem> {
+fn require_identity(parts: &Parts, least: Role) -> Result<Identity, Problem> {
     // The guard lets nobody in unknown; without it nobody is.
-    let Some(known) = parts.extensions.get::<Known>() else {
+    let Some(known) = parts.extensions.get::<Identity>() else {
         return Err(Problem::forbidden("nobody is known here"));
     };
-    may(known, least)?;
+    require_role(known, least)?;
     Ok(known.clone())
 }
 
 /// Holds a caller to a role.
-pub(crate) fn may(known: &Known, least: Role) -> Result<(), Problem> {
+pub(crate) fn require_role(known: &Identity, least: Role) -> Result<(), Problem> {
     if known.principal.role >= least {
         return Ok(());
     }
     let (has, needs) = (known.principal.role.as_str(), least.as_str());
     let words = format!("your key's role is {has}, and this needs {needs}");
-    Err(Problem::forbidden(words).hint(format!(
-        "ask an admin for a key: longhaul keys new NAME --role {needs}"
-    )))
+    Err(Problem::forbidden(words)
+        .hint(format!("ask an admin for a key: longhaul keys new NAME --role {needs}")))
 }

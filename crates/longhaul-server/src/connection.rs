@@ -21,29 +21,25 @@ use tokio_io_timeout::TimeoutStream;
 use tower_service::Service as _;
 
 use crate::app::App;
-use crate::ask::Peer;
 use crate::connections::Connection;
-use crate::limits::{FIRST_HEAD_WAIT, HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::limits::{FIRST_HEAD_TIMEOUT, HEAD_BYTES_MAX, HEADERS_MAX};
+use crate::peer::Peer;
 
 /// A connection as it was accepted.
 #[derive(Debug)]
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedConnection {
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
-    pub(crate) counted: Arc<Connection>,
+    pub(crate) connection: Arc<Connection>,
 }
 
 /// Serves one connection until either side has enough, or its place is needed.
-pub(crate) async fn serve(accepted: Accepted, app: App, router: Router) {
-    let Accepted {
-        stream,
-        peer,
-        counted,
-    } = accepted;
+pub(crate) async fn serve(accepted: AcceptedConnection, app: App, router: Router) {
+    let AcceptedConnection { stream, peer, connection: counted } = accepted;
     // Small answers should leave at once.
     _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
-    stream.set_write_timeout(Some(app.options().write_wait));
+    stream.set_write_timeout(Some(app.options().write_timeout));
     let asked = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
         asked.store(true, Ordering::Relaxed);
@@ -59,14 +55,14 @@ pub(crate) async fn serve(accepted: Accepted, app: App, router: Router) {
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(app.options().head_wait)
+        .header_read_timeout(app.options().head_timeout)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(Box::pin(stream)), service);
     let mut connection = std::pin::pin!(connection);
-    let clock = &app.longhaul().ports().clock;
+    let clock = &app.longhaul().services().clock;
     let silent = async {
-        clock.sleep(Millis::from(FIRST_HEAD_WAIT)).await;
+        clock.sleep(Millis::from(FIRST_HEAD_TIMEOUT)).await;
         if asked.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
@@ -76,7 +72,7 @@ pub(crate) async fn serve(accepted: Accepted, app: App, router: Router) {
         ended = connection.as_mut() => ended,
         () = counted.evicted() => return,
         () = silent => return,
-        () = app.closed() => {
+        () = app.close_requested() => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

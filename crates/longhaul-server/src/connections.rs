@@ -78,11 +78,7 @@ impl State {
 
 impl Connections {
     pub(crate) fn new(limits: ConnectionLimits) -> Arc<Self> {
-        Arc::new(Self {
-            limits,
-            state: Mutex::default(),
-            closed: Notify::new(),
-        })
+        Arc::new(Self { limits, state: Mutex::default(), closed: Notify::new() })
     }
 
     /// Waits until one more connection may be open. When all are taken, the oldest
@@ -121,17 +117,10 @@ impl Connections {
         let id = state.next_id;
         state.next_id += 1;
         state.open += 1;
-        let connection = Anonymous {
-            network,
-            evicted: evicted.clone(),
-        };
+        let connection = Anonymous { network, evicted: evicted.clone() };
         state.anonymous.insert(id, connection);
         drop(state);
-        Connection {
-            connections: Arc::clone(self),
-            id,
-            evicted,
-        }
+        Connection { connections: Arc::clone(self), id, evicted }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -185,7 +174,7 @@ pub(crate) fn network(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    const HERE: &str = "127.0.0.1";
+    const LOCALHOST: &str = "127.0.0.1";
 
     fn connections(total: usize) -> Arc<Connections> {
         Connections::new(ConnectionLimits::for_files(total, None))
@@ -200,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_files_are_left_for_others() {
+    fn connections_use_at_most_half_of_the_file_limit() {
         for (most, files, total) in [
             (8_192, Some(1_024), 512),
             (8_192, Some(1_000_000), 8_192),
@@ -217,12 +206,12 @@ mod tests {
     #[test]
     fn the_oldest_anonymous_connection_of_a_network_is_closed() {
         let all = connections(16);
-        let known = open(&all, HERE);
+        let known = open(&all, LOCALHOST);
         known.authenticate();
         let other = open(&all, "192.0.2.1");
-        let four: Vec<_> = (0..4).map(|_| open(&all, HERE)).collect();
+        let four: Vec<_> = (0..4).map(|_| open(&all, LOCALHOST)).collect();
         assert!(!four.iter().any(is_evicted));
-        let fifth = open(&all, HERE);
+        let fifth = open(&all, LOCALHOST);
         let evicted: Vec<_> = four.iter().map(is_evicted).collect();
         assert_eq!(evicted, [true, false, false, false]);
         assert!(![&known, &other, &fifth].into_iter().any(is_evicted));
@@ -231,9 +220,7 @@ mod tests {
     #[test]
     fn the_oldest_anonymous_connection_of_all_is_closed() {
         let all = connections(16);
-        let eight: Vec<_> = (0..8)
-            .map(|n| open(&all, &format!("192.0.2.{n}")))
-            .collect();
+        let eight: Vec<_> = (0..8).map(|n| open(&all, &format!("192.0.2.{n}"))).collect();
         assert!(!eight.iter().any(is_evicted));
         eight[0].authenticate();
         let ninth = open(&all, "192.0.2.9");
@@ -247,11 +234,11 @@ mod tests {
         let all = connections(4);
         let mut known = Vec::new();
         for _ in 0..3 {
-            let connection = open(&all, HERE);
+            let connection = open(&all, LOCALHOST);
             connection.authenticate();
             known.push(connection);
         }
-        let idle = open(&all, HERE);
+        let idle = open(&all, LOCALHOST);
         tokio::join!(all.available(), async {
             idle.evicted().await;
             drop(idle);
@@ -266,15 +253,15 @@ mod tests {
     async fn a_full_server_closes_one_connection_for_a_new_one() {
         let all = connections(8);
         // The end of a connection that nobody has waited for.
-        drop(open(&all, HERE));
+        drop(open(&all, LOCALHOST));
         let mut known = Vec::new();
         for _ in 0..6 {
-            let connection = open(&all, HERE);
+            let connection = open(&all, LOCALHOST);
             connection.authenticate();
             known.push(connection);
         }
-        let oldest = open(&all, HERE);
-        let idle = open(&all, HERE);
+        let oldest = open(&all, LOCALHOST);
+        let idle = open(&all, LOCALHOST);
         tokio::join!(all.available(), async {
             oldest.evicted().await;
             drop(oldest);

@@ -4,28 +4,28 @@
 //! a key, not even on loopback.
 
 mod api;
+mod api_router;
 mod app;
-mod ask;
 mod body;
 mod caller;
 mod connection;
 mod connections;
-mod described;
-mod guard;
+mod error_mapping;
+mod idempotency;
 mod limits;
-mod once;
+mod middleware;
 mod openapi;
+mod openapi_types;
 pub mod options;
 mod page;
 mod params;
+mod peer;
 mod problem;
-mod rates;
-mod reply;
+mod rate_limit;
+mod response;
 mod routes;
 mod serve;
-mod spelled;
 mod stream;
-mod trouble;
 
 pub use app::App;
 pub use openapi::document;

@@ -19,19 +19,19 @@ pub(crate) const HEADERS_MAX: usize = 64;
 pub(crate) const HEAD_BYTES_MAX: usize = 32 * 1024;
 
 /// A head must have come after this time, on a new connection or a kept one.
-pub(crate) const HEAD_WAIT: Duration = Duration::from_secs(30);
+pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A body must have come after this time.
-pub(crate) const BODY_WAIT: Duration = Duration::from_secs(20);
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A request that is no stream must be answered after this time.
-pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(30);
+pub(crate) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client that reads nothing for so long is let go of.
-pub(crate) const WRITE_WAIT: Duration = Duration::from_secs(30);
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The first head of a connection must have come after this time.
-pub(crate) const FIRST_HEAD_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const FIRST_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum of open connections; half of the process's file limit if that is less.
 pub(crate) const CONNECTIONS_MAX: usize = 8_192;
@@ -46,19 +46,19 @@ pub(crate) const FOLDS_MAX: usize = 4;
 pub(crate) const TRANSCRIPTS_MAX: usize = 2;
 
 /// A view that can't be begun after this time is refused.
-pub(crate) const FOLD_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const FOLD_PERMIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// So many streams at once for one caller.
 pub(crate) const STREAMS_MAX: u32 = 2_000;
 
 /// When a server stops, connections have so long to end by themselves.
-pub(crate) const GOODBYE_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// The longest idempotency key.
-pub(crate) const KEY_BYTES_MAX: usize = 255;
+pub(crate) const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
 
 /// Callers without a key that counts: so many requests a second from one address.
-pub(crate) const STRANGER_RATE: u32 = 50;
+pub(crate) const ANONYMOUS_RATE: u32 = 50;
 
 /// Maximum of looks into the store each second for one address beyond that rate, which
 /// may show a valid link or session all the same.

@@ -9,11 +9,11 @@ use utoipa::openapi::{
     ContentBuilder, InfoBuilder, OpenApi as Document, PathItem, Ref, RefOr, ResponseBuilder, Schema,
 };
 
-use crate::described::described;
+use crate::api_router::api_router;
 
 /// The description of the API, OpenAPI 3.1.
 pub fn document() -> Document {
-    let mut document = described().into_openapi();
+    let mut document = api_router().into_openapi();
     document.info = InfoBuilder::new()
         .title("Longhaul")
         .version(env!("CARGO_PKG_VERSION"))
@@ -23,39 +23,26 @@ pub fn document() -> Document {
         ))
         .build();
     let mut components = document.components.take().unwrap_or_default();
-    components.add_security_scheme(
-        "key",
-        SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)),
-    );
+    components.add_security_scheme("key", SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
     document.components = Some(components);
     document.security = Some(vec![SecurityRequirement::new("key", Vec::<String>::new())]);
     for item in document.paths.paths.values_mut() {
         for operation in operations(item) {
             add_problem(operation);
-            operation
-                .parameters
-                .iter_mut()
-                .flatten()
-                .for_each(say_no_null);
+            operation.parameters.iter_mut().flatten().for_each(remove_null);
         }
     }
     document
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    [
-        &mut item.get,
-        &mut item.post,
-        &mut item.put,
-        &mut item.patch,
-        &mut item.delete,
-    ]
-    .into_iter()
-    .filter_map(Option::as_mut)
+    [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete]
+        .into_iter()
+        .filter_map(Option::as_mut)
 }
 
 /// A part of a request's head is there or not; none says `null`.
-fn say_no_null(parameter: &mut RefOr<Parameter>) {
+fn remove_null(parameter: &mut RefOr<Parameter>) {
     if let RefOr::T(parameter) = parameter
         && let Some(RefOr::T(Schema::Object(object))) = &mut parameter.schema
         && let SchemaType::Array(types) = &mut object.schema_type
@@ -69,9 +56,7 @@ fn say_no_null(parameter: &mut RefOr<Parameter>) {
 
 /// Whatever goes wrong is a problem, everywhere.
 fn add_problem(operation: &mut Operation) {
-    let problem = ContentBuilder::new()
-        .schema(Some(Ref::from_schema_name("Problem")))
-        .build();
+    let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
     let response = ResponseBuilder::new()
         .description("A problem")
         .content("application/problem+json", problem)

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use longhaul_engine::secret::Secret;
 
-use crate::limits::{CONNECTIONS_MAX, HEAD_WAIT, WRITE_WAIT};
+use crate::limits::{CONNECTIONS_MAX, HEAD_TIMEOUT, WRITE_TIMEOUT};
 
 /// So many requests a second a key may make, unless it is said otherwise.
-pub const RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
+pub const DEFAULT_RATE: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 
 /// How a server behaves.
 #[derive(Debug, Clone)]
@@ -27,9 +27,9 @@ pub struct Options {
     /// The machine's own key.
     pub local_key: Secret,
     /// A head must have come after this time, on a new connection or a kept one.
-    pub head_wait: Duration,
+    pub head_timeout: Duration,
     /// A client that reads nothing for so long is let go of.
-    pub write_wait: Duration,
+    pub write_timeout: Duration,
     /// Maximum of open connections. Half of the process's file limit counts if it is less.
     pub connections_max: usize,
     /// Which build this is.
@@ -42,11 +42,11 @@ impl Options {
         Self {
             hosts: Vec::new(),
             open_loopback: false,
-            rate: RATE,
+            rate: DEFAULT_RATE,
             inboxes: BTreeMap::new(),
             local_key,
-            head_wait: HEAD_WAIT,
-            write_wait: WRITE_WAIT,
+            head_timeout: HEAD_TIMEOUT,
+            write_timeout: WRITE_TIMEOUT,
             connections_max: CONNECTIONS_MAX,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }

@@ -2,8 +2,8 @@
 //!
 //! Never: a word of a model or a person that is not escaped.
 
+pub(crate) mod index;
 pub(crate) mod link;
-pub(crate) mod start;
 pub(crate) mod style;
 
 use askama::Template;
@@ -14,14 +14,17 @@ use axum::response::{IntoResponse as _, Response};
 use crate::app::App;
 use crate::problem::Problem;
 
-const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
+const ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 
 /// What a page may load and where its forms may lead: here, and nowhere else.
-const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; \
+const CONTENT_POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'none'";
 
 /// A page as an answer.
-pub(crate) fn page(status: StatusCode, template: &impl Template) -> Result<Response, Problem> {
+pub(crate) fn render_page(
+    status: StatusCode,
+    template: &impl Template,
+) -> Result<Response, Problem> {
     let text = template.render().map_err(|error| {
         tracing::error!(%error, "a page can't be made");
         Problem::internal()
@@ -30,8 +33,8 @@ pub(crate) fn page(status: StatusCode, template: &impl Template) -> Result<Respo
     let headers = response.headers_mut();
     for (name, value) in [
         (CONTENT_TYPE, "text/html; charset=utf-8"),
-        (CONTENT_SECURITY_POLICY, POLICY),
-        (ROBOTS, "noindex, nofollow"),
+        (CONTENT_SECURITY_POLICY, CONTENT_POLICY),
+        (ROBOTS_TAG, "noindex, nofollow"),
     ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
@@ -40,8 +43,8 @@ pub(crate) fn page(status: StatusCode, template: &impl Template) -> Result<Respo
 
 /// A page with a few words and maybe commands.
 #[derive(Debug, Template)]
-#[template(path = "word.html")]
-pub(crate) struct WordPage<'a> {
+#[template(path = "message.html")]
+pub(crate) struct MessagePage<'a> {
     pub(crate) version: &'a str,
     pub(crate) title: &'a str,
     pub(crate) lines: &'a [String],
@@ -49,7 +52,7 @@ pub(crate) struct WordPage<'a> {
 }
 
 /// A few words as a page.
-pub(crate) fn words(
+pub(crate) fn message_page(
     app: &App,
     status: StatusCode,
     title: &str,
@@ -57,13 +60,5 @@ pub(crate) fn words(
 ) -> Result<Response, Problem> {
     let version = &app.options().version;
     let commands = &[];
-    page(
-        status,
-        &WordPage {
-            version,
-            title,
-            lines,
-            commands,
-        },
-    )
+    render_page(status, &MessagePage { version, title, lines, commands })
 }

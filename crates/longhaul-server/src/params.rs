@@ -8,12 +8,12 @@ use std::str::FromStr;
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::request::Parts;
-use longhaul_core::id::{BadId, GateId, RunId, SteerId};
+use longhaul_core::id::{GateId, IdError, RunId, SteerId};
 
 use crate::app::App;
 use crate::limits::{QUERY_BYTES_MAX, QUERY_PAIRS_MAX};
 use crate::problem::Problem;
-use longhaul_core::suggest::nearest;
+use longhaul_core::suggest::closest;
 
 /// The pairs behind the question mark.
 #[derive(Debug)]
@@ -23,12 +23,12 @@ impl FromRequestParts<App> for Query {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Problem> {
-        Self::read(parts.uri.query().unwrap_or_default())
+        Self::parse(parts.uri.query().unwrap_or_default())
     }
 }
 
 impl Query {
-    fn read(text: &str) -> Result<Self, Problem> {
+    fn parse(text: &str) -> Result<Self, Problem> {
         let count = text.split('&').filter(|pair| !pair.is_empty()).count();
         if text.len() > QUERY_BYTES_MAX || count > QUERY_PAIRS_MAX {
             let words =
@@ -40,12 +40,12 @@ impl Query {
     }
 
     /// Only these names may be there.
-    pub(crate) fn only(self, known: &[&str]) -> Result<Self, Problem> {
+    pub(crate) fn allow_only(self, known: &[&str]) -> Result<Self, Problem> {
         let odd = |name: &&String| !known.contains(&name.as_str());
         match self.0.iter().map(|(name, _)| name).find(odd) {
             None => Ok(self),
             Some(odd) => {
-                let hint = match nearest(odd, known.iter().copied()) {
+                let hint = match closest(odd, known.iter().copied()) {
                     Some(near) => format!("did you mean `{near}`?"),
                     None => format!("there are: {}", known.join(", ")),
                 };
@@ -56,15 +56,15 @@ impl Query {
     }
 
     /// All values of a name.
-    pub(crate) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let fits = self.0.iter().filter(move |(known, _)| known == name);
         fits.map(|(_, value)| value.as_str())
     }
 
     /// The value of a name that stands there once at most. A filter that is empty
     /// was meant to hold something, so it does not mean everything.
-    pub(crate) fn one<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>, Problem> {
-        let mut values = self.all(name);
+    pub(crate) fn value<'a>(&'a self, name: &'a str) -> Result<Option<&'a str>, Problem> {
+        let mut values = self.values(name);
         match (values.next(), values.next()) {
             (_, Some(_)) => Err(Problem::invalid(format!("`{name}` stands there twice"))),
             (Some(""), None) => {
@@ -76,11 +76,11 @@ impl Query {
     }
 
     /// A value that is read by its type.
-    pub(crate) fn read_as<T: FromStr<Err: std::fmt::Display>>(
+    pub(crate) fn parse_value<T: FromStr<Err: std::fmt::Display>>(
         &self,
         name: &str,
     ) -> Result<Option<T>, Problem> {
-        let Some(said) = self.one(name)? else {
+        let Some(said) = self.value(name)? else {
             return Ok(None);
         };
         let read = said.parse().map(Some);
@@ -93,7 +93,7 @@ impl Query {
         unless_said: usize,
         bounds: RangeInclusive<usize>,
     ) -> Result<usize, Problem> {
-        let limit = self.read_as("limit")?.unwrap_or(unless_said);
+        let limit = self.parse_value("limit")?.unwrap_or(unless_said);
         if bounds.contains(&limit) {
             return Ok(limit);
         }
@@ -103,7 +103,7 @@ impl Query {
 
     /// A yes or no.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Problem> {
-        match self.one(name)? {
+        match self.value(name)? {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
             Some(_) => Err(Problem::invalid(format!("`{name}` is true or false"))),
@@ -112,7 +112,7 @@ impl Query {
 }
 
 /// The parts of a path, by name.
-async fn part(parts: &mut Parts, app: &App, name: &str) -> Result<String, Problem> {
+async fn path_param(parts: &mut Parts, app: &App, name: &str) -> Result<String, Problem> {
     let found = RawPathParams::from_request_parts(parts, app).await;
     let found = found.map_err(|_| {
         Problem::bad_request("bad_path", "the path is no valid text once it is decoded")
@@ -124,28 +124,28 @@ async fn part(parts: &mut Parts, app: &App, name: &str) -> Result<String, Proble
 
 /// A name in a path, such as an agent's.
 #[derive(Debug)]
-pub(crate) struct Name(pub(crate) String);
+pub(crate) struct NamePath(pub(crate) String);
 
-impl FromRequestParts<App> for Name {
+impl FromRequestParts<App> for NamePath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        part(parts, app, "name").await.map(Self)
+        path_param(parts, app, "name").await.map(Self)
     }
 }
 
 /// The secret in a link's path.
-pub(crate) struct Token(pub(crate) String);
+pub(crate) struct TokenPath(pub(crate) String);
 
-impl FromRequestParts<App> for Token {
+impl FromRequestParts<App> for TokenPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-        part(parts, app, "token").await.map(Self)
+        path_param(parts, app, "token").await.map(Self)
     }
 }
 
-macro_rules! in_path {
+macro_rules! id_path {
     ($name:ident, $id:ty, $param:literal, $code:literal) => {
         /// An id in a path.
         #[derive(Debug, Clone, Copy)]
@@ -155,8 +155,8 @@ macro_rules! in_path {
             type Rejection = Problem;
 
             async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Problem> {
-                let said = part(parts, app, $param).await?;
-                let read: Result<$id, BadId> = said.parse();
+                let said = path_param(parts, app, $param).await?;
+                let read: Result<$id, IdError> = said.parse();
                 read.map(Self).map_err(|bad| {
                     Problem::not_found($code, bad.to_string())
                         .hint("give the whole id; short forms are for the command line")
@@ -166,29 +166,27 @@ macro_rules! in_path {
     };
 }
 
-in_path!(RunPath, RunId, "id", "no_run");
-in_path!(GatePath, GateId, "id", "no_gate");
-in_path!(SteerPath, SteerId, "steer", "no_steer");
+id_path!(RunPath, RunId, "id", "no_run");
+id_path!(GatePath, GateId, "id", "no_gate");
+id_path!(SteerPath, SteerId, "steer", "no_steer");
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_read_whole_or_refused() {
-        let query = |text: &str| Query::read(text).and_then(|query| query.only(&["limit", "lane"]));
+    fn an_invalid_query_is_rejected() {
+        let query =
+            |text: &str| Query::parse(text).and_then(|query| query.allow_only(&["limit", "lane"]));
         let said = |text: &str| query(text).map_err(|no| (no.detail, no.hint)).map(|_| ());
         assert_eq!(said("limit=3&lane=a%20b"), Ok(()));
-        assert_eq!(query("lane=a%20b").unwrap().one("lane"), Ok(Some("a b")));
+        assert_eq!(query("lane=a%20b").unwrap().value("lane"), Ok(Some("a b")));
         assert_eq!(
             said("limt=3"),
-            Err((
-                "there is no parameter `limt` here".into(),
-                "did you mean `limit`?".into()
-            ))
+            Err(("there is no parameter `limt` here".into(), "did you mean `limit`?".into()))
         );
-        assert_eq!(query("limit=3").unwrap().one("lane"), Ok(None));
-        assert!(query("lane=").unwrap().one("lane").is_err());
+        assert_eq!(query("limit=3").unwrap().value("lane"), Ok(None));
+        assert!(query("lane=").unwrap().value("lane").is_err());
         let twice = query("limit=1&limit=2").unwrap();
         assert!(twice.limit(20, 1..=100).is_err());
         for (text, limit) in [
@@ -198,13 +196,9 @@ mod tests {
             ("limit=-1", None),
             ("limit=x", None),
         ] {
-            assert_eq!(
-                query(text).unwrap().limit(20, 1..=100).ok(),
-                limit,
-                "{text}"
-            );
+            assert_eq!(query(text).unwrap().limit(20, 1..=100).ok(), limit, "{text}");
         }
         let many = "a=1&".repeat(QUERY_PAIRS_MAX + 1);
-        assert_eq!(Query::read(&many).unwrap_err().code, "query_too_long");
+        assert_eq!(Query::parse(&many).unwrap_err().code, "query_too_long");
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Problem {
     pub(crate) detail: String,
     pub(crate) hint: String,
     /// A name that may have been meant.
-    pub(crate) like: Option<String>,
+    pub(crate) suggestion: Option<String>,
     /// It may be tried again after so many seconds.
     pub(crate) retry_after: Option<u32>,
 }
@@ -27,7 +27,7 @@ impl Problem {
             code,
             detail: detail.into(),
             hint: String::new(),
-            like: None,
+            suggestion: None,
             retry_after: None,
         }
     }
@@ -72,22 +72,18 @@ impl Problem {
     }
 
     /// The problem as a response to this request.
-    pub(crate) fn write(&self, request_id: &str) -> Response {
+    pub(crate) fn to_response(&self, request_id: &str) -> Response {
         let body = problem::Problem {
             kind: format!("urn:longhaul:problem:{}", self.code),
-            title: self
-                .status
-                .canonical_reason()
-                .unwrap_or("Problem")
-                .to_owned(),
+            title: self.status.canonical_reason().unwrap_or("Problem").to_owned(),
             status: self.status.as_u16(),
             detail: self.detail.clone(),
             code: self.code.to_owned(),
             hint: match self.hint.as_str() {
-                "" => usual_hint(self.status).to_owned(),
+                "" => default_hint(self.status).to_owned(),
                 said => said.to_owned(),
             },
-            like: self.like.clone(),
+            suggestion: self.suggestion.clone(),
             request_id: request_id.to_owned(),
         };
         let text = serde_json::to_vec(&body).unwrap_or_default();
@@ -103,7 +99,7 @@ impl Problem {
 }
 
 /// What helps with most problems of a status, where nobody knows better.
-fn usual_hint(status: StatusCode) -> &'static str {
+fn default_hint(status: StatusCode) -> &'static str {
     match status.as_u16() {
         404 => "GET /openapi.json lists what there is",
         408 => "send the whole body at once",

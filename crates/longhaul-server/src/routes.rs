@@ -8,38 +8,38 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::get;
 
+use crate::api_router::api_router;
 use crate::app::App;
 use crate::caller::Viewer;
-use crate::described::described;
-use crate::guard::finish::finish;
-use crate::guard::host::host;
-use crate::guard::key::key;
-use crate::guard::origin::origin;
-use crate::guard::patience::patience;
-use crate::once::once;
+use crate::idempotency::idempotent;
+use crate::middleware::auth::authenticate;
+use crate::middleware::host::check_host;
+use crate::middleware::origin::check_origin;
+use crate::middleware::request_id::finish_response;
+use crate::middleware::timeout::request_timeout;
 use crate::openapi::document;
 use crate::page;
 use crate::problem::Problem;
-use crate::reply::ok;
+use crate::response::ok;
 
 /// Everything that is served, behind its guards. The last guard added is the
 /// first that a request meets.
 pub(crate) fn router(app: App) -> Router {
-    described()
+    api_router()
         .split_for_parts()
         .0
         .route("/openapi.json", get(openapi))
-        .route("/", get(page::start::start))
+        .route("/", get(page::index::index))
         .route("/style.css", get(page::style::style))
         .route("/a/{token}", get(page::link::show).post(page::link::decide))
-        .fallback(nothing)
-        .method_not_allowed_fallback(not_so)
-        .layer(from_fn_with_state(app.clone(), once))
-        .layer(from_fn_with_state(app.clone(), key))
-        .layer(from_fn_with_state(app.clone(), patience))
-        .layer(from_fn(origin))
-        .layer(from_fn_with_state(app.clone(), host))
-        .layer(from_fn_with_state(app.clone(), finish))
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
+        .layer(from_fn_with_state(app.clone(), idempotent))
+        .layer(from_fn_with_state(app.clone(), authenticate))
+        .layer(from_fn_with_state(app.clone(), request_timeout))
+        .layer(from_fn(check_origin))
+        .layer(from_fn_with_state(app.clone(), check_host))
+        .layer(from_fn_with_state(app.clone(), finish_response))
         .with_state(app)
 }
 
@@ -48,13 +48,13 @@ async fn openapi(_: Viewer) -> Result<Response, Problem> {
     ok(&document())
 }
 
-async fn nothing(uri: Uri) -> Problem {
+async fn not_found(uri: Uri) -> Problem {
     let shown: String = uri.path().chars().take(80).collect();
     Problem::not_found("not_found", format!("there is nothing at `{shown}`"))
         .hint("GET /openapi.json lists what there is")
 }
 
-async fn not_so() -> Problem {
+async fn method_not_allowed() -> Problem {
     let words = "this path takes another method";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", words)
         .hint("the `Allow` header and GET /openapi.json say which")

@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::Error;
-use longhaul_engine::tail::Source;
+use longhaul_engine::changes::ChangeSource;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::app::App;
-use crate::connection::{self, Accepted};
+use crate::connection::{self, AcceptedConnection};
 use crate::connections::{ConnectionLimits, Connections};
-use crate::limits::GOODBYE_WAIT;
+use crate::limits::SHUTDOWN_GRACE;
 use crate::routes::router;
 
 /// When the system has no room for another connection, it is asked again after this.
-const BREATH: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Serves until `stop` returns. The caller owns the listener and the end.
 pub async fn serve(
@@ -28,29 +28,26 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let longhaul = app.longhaul().clone();
-    let ports = longhaul.ports();
-    let source = Source {
-        store: &*ports.store,
-        shelves: &*ports.shelves,
-        clock: &*ports.clock,
-    };
+    let ports = longhaul.services();
+    let source =
+        ChangeSource { store: &*ports.store, records: &*ports.records, clock: &*ports.clock };
     let crew = TaskTracker::new();
     let cut = CancellationToken::new();
     let ended = tokio::select! {
         biased;
         () = stop => Ok(()),
-        broke = ports.tail.read(source) => broke,
+        broke = ports.changes.run_reader(source) => broke,
         () = accept(listener, &app, &crew, &cut) => Ok(()),
     };
     app.stop();
     app.close();
     crew.close();
-    app.crew().close();
+    app.background_tasks().close();
     let clock = &ports.clock;
     tokio::select! {
         biased;
-        () = async { crew.wait().await; app.crew().wait().await; } => {}
-        () = clock.sleep(GOODBYE_WAIT.into()) => {
+        () = async { crew.wait().await; app.background_tasks().wait().await; } => {}
+        () = clock.sleep(SHUTDOWN_GRACE.into()) => {
             tracing::info!(open = crew.len(), "connections were cut off");
             cut.cancel();
             crew.wait().await;
@@ -67,10 +64,10 @@ async fn accept(listener: TcpListener, app: &App, crew: &TaskTracker, cut: &Canc
         connections.available().await;
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let accepted = Accepted {
+                let accepted = AcceptedConnection {
                     stream,
                     peer,
-                    counted: Arc::new(connections.open(peer.ip())),
+                    connection: Arc::new(connections.open(peer.ip())),
                 };
                 let served = connection::serve(accepted, app.clone(), router.clone());
                 let cut = cut.clone();
@@ -90,8 +87,8 @@ async fn accept(listener: TcpListener, app: &App, crew: &TaskTracker, cut: &Canc
                     io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset
                 ) {
                     tracing::warn!(%error, "no connection can be accepted");
-                    let clock = &app.longhaul().ports().clock;
-                    clock.sleep(BREATH.into()).await;
+                    let clock = &app.longhaul().services().clock;
+                    clock.sleep(ACCEPT_RETRY_DELAY.into()).await;
                 }
             }
         }

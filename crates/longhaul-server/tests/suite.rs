@@ -3,16 +3,16 @@
 #[cfg(test)]
 mod suite {
     mod bad_input;
-    mod crowd;
-    mod described;
     mod firehose;
+    mod harness;
+    mod idempotency;
     mod keys;
-    mod kit;
     mod links;
     mod load;
     mod log;
-    mod once;
-    mod pages;
+    mod many_clients;
+    mod openapi;
+    mod pagination;
     mod problems;
     mod routes;
     mod sessions;

@@ -12,31 +12,31 @@ use longhaul_core::port::store::StoreError;
 use longhaul_core::time::Timestamp;
 use rusqlite::{Connection, params};
 
-use crate::sqlite::append::DRIVE;
-use crate::sqlite::fault::{io_error, sql_error};
-use crate::sqlite::journal::INSERT;
+use crate::sqlite::append::UPDATE_HEAD_AS_DRIVER;
+use crate::sqlite::error::{io_error, sql_error};
+use crate::sqlite::journal::INSERT_EVENT;
 use crate::sqlite::{connect, schema};
 
 /// A page of a log, as a small commit writes it.
-const PAGE: [u8; 8_192] = [0x6c; 8_192];
+const LOG_PAGE: [u8; 8_192] = [0x6c; 8_192];
 
 /// Counts nanoseconds from any beginning, never backwards.
 pub trait Stopwatch {
     /// So many have passed.
-    fn nanos(&self) -> u64;
+    fn elapsed_nanos(&self) -> u64;
 }
 
 impl<F: Fn() -> u64> Stopwatch for F {
-    fn nanos(&self) -> u64 {
+    fn elapsed_nanos(&self) -> u64 {
         self()
     }
 }
 
 /// Spans in nanoseconds, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spans(Vec<u64>);
+pub struct Durations(Vec<u64>);
 
-impl Spans {
+impl Durations {
     /// Spans in any order.
     pub fn new(mut spans: Vec<u64>) -> Self {
         spans.sort_unstable();
@@ -52,39 +52,35 @@ impl Spans {
 }
 
 /// How long a write of one page and its sync take, in a file that is gone afterwards.
-pub fn sync_spans(
+pub fn measure_sync(
     folder: &Path,
     rounds: usize,
     stopwatch: &dyn Stopwatch,
-) -> Result<Spans, StoreError> {
+) -> Result<Durations, StoreError> {
     let path = folder.join("sync.bench");
     let at = path.to_string_lossy();
-    let spans = measure_syncs(&path, rounds, stopwatch).map_err(|error| io_error(error, &at));
+    let spans = time_syncs(&path, rounds, stopwatch).map_err(|error| io_error(error, &at));
     _ = std::fs::remove_file(&path);
     spans
 }
 
-fn measure_syncs(path: &Path, rounds: usize, stopwatch: &dyn Stopwatch) -> std::io::Result<Spans> {
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .open(path)?;
+fn time_syncs(path: &Path, rounds: usize, stopwatch: &dyn Stopwatch) -> std::io::Result<Durations> {
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
     let mut spans = Vec::with_capacity(rounds);
     // Every write but the first goes over what is there, as a log's writes do.
     for _ in 0..rounds {
-        let begun = stopwatch.nanos();
+        let begun = stopwatch.elapsed_nanos();
         file.seek(SeekFrom::Start(0))?;
-        file.write_all(&PAGE)?;
+        file.write_all(&LOG_PAGE)?;
         file.sync_data()?;
-        spans.push(stopwatch.nanos().saturating_sub(begun));
+        spans.push(stopwatch.elapsed_nanos().saturating_sub(begun));
     }
-    Ok(Spans::new(spans))
+    Ok(Durations::new(spans))
 }
 
 /// What a bare loop is to write.
 #[derive(Debug, Clone)]
-pub struct BareAsk {
+pub struct BareInsertOptions {
     /// Where; the file must not be there yet.
     pub file: PathBuf,
     /// So many runs take turns.
@@ -99,7 +95,7 @@ pub struct BareAsk {
 
 /// How fast it went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
+pub struct InsertRate {
     /// Events written.
     pub events: u64,
     /// Commits they took.
@@ -108,7 +104,7 @@ pub struct Rate {
     pub nanos: u64,
 }
 
-impl Rate {
+impl InsertRate {
     /// Events in a second.
     pub fn per_second(self) -> f64 {
         self.events as f64 * 1e9 / self.nanos.max(1) as f64
@@ -117,35 +113,38 @@ impl Rate {
 
 /// The same update of a head and the same insert that an append makes, in the
 /// same tables, with nothing around them.
-pub fn bare(ask: &BareAsk, stopwatch: &dyn Stopwatch) -> Result<Rate, StoreError> {
+pub fn measure_bare_inserts(
+    ask: &BareInsertOptions,
+    stopwatch: &dyn Stopwatch,
+) -> Result<InsertRate, StoreError> {
     let at = ask.file.to_string_lossy();
     let conn = connect::writer(&ask.file, Duration::ZERO).map_err(|error| sql_error(error, &at))?;
-    schema::migrate(&conn, &at, Timestamp::default())?;
-    measure_inserts(&conn, ask, stopwatch).map_err(|error| sql_error(error, &at))
+    schema::migrate(&conn, &at, Timestamp::default(), schema::MIGRATIONS)?;
+    time_inserts(&conn, ask, stopwatch).map_err(|error| sql_error(error, &at))
 }
 
-fn measure_inserts(
+fn time_inserts(
     conn: &Connection,
-    ask: &BareAsk,
+    ask: &BareInsertOptions,
     stopwatch: &dyn Stopwatch,
-) -> rusqlite::Result<Rate> {
+) -> rusqlite::Result<InsertRate> {
     let id = |number: u64| (u128::from(number) << 64 | 7).to_be_bytes();
     let runs = ask.runs.max(1);
     conn.execute_batch("BEGIN")?;
     for run in 0..runs {
         conn.prepare_cached(
-            "INSERT INTO run_head (run, state, epoch, last, worker, format)
+            "INSERT INTO run_head (run, state, epoch, last_seq, worker, format)
              VALUES (?1, 1, 1, 0, ?2, 1)",
         )?
         .execute(params![id(run), id(u64::MAX)])?;
     }
     conn.execute_batch("COMMIT")?;
     let body = "x".repeat(ask.body_bytes);
-    let mut drive = conn.prepare(DRIVE)?;
-    let mut insert = conn.prepare(INSERT)?;
+    let mut drive = conn.prepare(UPDATE_HEAD_AS_DRIVER)?;
+    let mut insert = conn.prepare(INSERT_EVENT)?;
     let mut begin = conn.prepare("BEGIN IMMEDIATE")?;
     let mut commit = conn.prepare("COMMIT")?;
-    let begun = stopwatch.nanos();
+    let begun = stopwatch.elapsed_nanos();
     let (mut events, mut commits) = (0, 0);
     while events < ask.events {
         let until = ask.events.min(events + ask.per_commit.max(1));
@@ -161,11 +160,7 @@ fn measure_inserts(
         commit.execute(())?;
         commits += 1;
     }
-    Ok(Rate {
-        events,
-        commits,
-        nanos: stopwatch.nanos().saturating_sub(begun),
-    })
+    Ok(InsertRate { events, commits, nanos: stopwatch.elapsed_nanos().saturating_sub(begun) })
 }
 
 #[cfg(test)]
@@ -173,10 +168,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_places_in_order() {
-        let spans = Spans::new(vec![50, 10, 30, 20, 40]);
+    fn percentiles_are_ranks_of_sorted_samples() {
+        let spans = Durations::new(vec![50, 10, 30, 20, 40]);
         let found = [0, 50, 99, 100].map(|percent| spans.percentile(percent));
         assert_eq!(found, [10, 30, 40, 50]);
-        assert_eq!(Spans::default().percentile(50), 0);
+        assert_eq!(Durations::default().percentile(50), 0);
     }
 }

@@ -7,7 +7,8 @@ pub mod bench;
 pub mod options;
 pub mod sqlite;
 
-pub use options::{Options, Role};
+pub use options::{OpenMode, StoreOptions};
 pub use sqlite::{
-    CheckReport, JournalCheck, Problem, SqliteStore, backup, check, driver, is_taken, open, restore,
+    CheckReport, JournalCheck, Problem, SqliteStore, backup, check, current_driver, is_driven,
+    open, restore,
 };

@@ -2,57 +2,57 @@
 //!
 //! Never: reads a clock of its own, or acknowledges what is not on the disk.
 
+mod api_key;
 pub(crate) mod append;
+mod auth_port;
 mod backup;
 mod blob;
-mod boot;
 mod budget;
 mod change;
+mod change_watch;
 mod check;
 mod claim;
 mod column;
+mod command;
 pub(crate) mod connect;
-pub(crate) mod fault;
+pub(crate) mod error;
 mod filter;
 mod gate;
+mod global_log;
 mod handle;
 mod head;
+mod heartbeat;
+mod idempotency;
 pub(crate) mod journal;
-mod key;
-mod keyring;
 mod lane;
 mod link;
+mod location;
 mod lock;
 mod new_run;
 mod note;
 mod open;
-mod pass;
-mod place;
-#[cfg(test)]
-mod plan;
 mod prune;
+#[cfg(test)]
+mod query_plans;
 mod queue;
 mod reader;
-mod renew;
+mod record_port;
+mod records;
 mod repair;
-mod reply;
-mod row;
+mod run_row;
 pub(crate) mod schema;
-mod seat;
-mod shelf;
-mod shelves;
+mod slot;
 mod steer;
-mod store;
-mod tail;
+mod store_port;
+mod takeover;
 mod timer;
+mod token;
 mod tx;
 mod usage;
-mod watch;
-mod work;
 mod writer;
 
 pub use backup::{backup, restore};
 pub use check::{CheckReport, JournalCheck, Problem, check};
 pub use handle::SqliteStore;
-pub use lock::{driver, is_taken};
+pub use lock::{current_driver, is_driven};
 pub use open::open;

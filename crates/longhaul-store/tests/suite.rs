@@ -2,18 +2,18 @@
 
 #[cfg(test)]
 mod suite {
+    mod api_keys;
     mod backup;
     mod conformance;
+    mod crash;
     mod damage;
     mod disk;
-    mod doors;
     mod driver;
     mod faults;
-    mod form;
-    mod kill;
-    mod kit;
+    mod file_format;
+    mod harness;
+    mod location;
     mod migrate;
-    mod place;
     mod process;
     mod retention;
 }

@@ -20,7 +20,7 @@ pub struct SimClock {
 struct Times {
     wall: Timestamp,
     /// The monotonic clock: the wall clock as if it had never been set.
-    unset: Timestamp,
+    monotonic: Timestamp,
 }
 
 impl SimClock {
@@ -31,19 +31,14 @@ impl SimClock {
 
     /// A clock that stands at `start`.
     pub fn at(start: Timestamp) -> Self {
-        Self {
-            times: watch::Sender::new(Times {
-                wall: start,
-                unset: start,
-            }),
-        }
+        Self { times: watch::Sender::new(Times { wall: start, monotonic: start }) }
     }
 
     /// Lets time pass, wakes whoever slept for it, and says what time it is.
     pub fn advance(&self, span: Millis) -> Timestamp {
         self.times.send_modify(|times| {
             times.wall = times.wall.plus(span);
-            times.unset = times.unset.plus(span);
+            times.monotonic = times.monotonic.plus(span);
         });
         self.now()
     }
@@ -68,13 +63,13 @@ impl Clock for SimClock {
 
     async fn sleep(&self, span: Millis) {
         let mut times = self.times.subscribe();
-        let until = times.borrow().unset.plus(span);
+        let until = times.borrow().monotonic.plus(span);
         // An error says that the clock is gone; but this clock is borrowed here.
-        let _ = times.wait_for(|times| times.unset >= until).await;
+        let _ = times.wait_for(|times| times.monotonic >= until).await;
     }
 
-    fn nanos(&self) -> u64 {
-        let micros = self.times.borrow().unset.as_micros();
+    fn monotonic_nanos(&self) -> u64 {
+        let micros = self.times.borrow().monotonic.as_micros();
         u64::try_from(micros).unwrap_or_default() * 1_000
     }
 }
@@ -112,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_empty_span_is_not_waited_for() {
+    async fn a_zero_sleep_returns_at_once() {
         let clock = SimClock::new();
         assert_eq!(clock.sleep(Millis::ZERO).now_or_never(), Some(()));
         assert_eq!(clock.now(), SIM_START);

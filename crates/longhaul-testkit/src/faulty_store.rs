@@ -10,14 +10,15 @@ use async_trait::async_trait;
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateRow;
 use longhaul_core::port::store::{
-    Append, Appended, Beat, ClaimAsk, Claimed, GatesAsk, OpenAsk, Opened, Page, PruneAsk, Pruned,
-    ReadAsk, Renewed, RowsAsk, RunRow, Store, StoreError, Watch,
+    AppendRequest, Appended, Claim, ClaimRequest, GateFilter, Heartbeat, HeartbeatAck, JournalPage,
+    OpenOutcome, OpenRequest, PruneOutcome, PruneRequest, ReadRequest, RunFilter, RunRow, Store,
+    StoreError, Watch,
 };
 
 /// Another store behind a connection that breaks on order.
 #[derive(Debug, Clone)]
 pub struct FaultyStore {
-    behind: Arc<dyn Store>,
+    inner: Arc<dyn Store>,
     /// Each bit from the lowest on is one writing call to come; 1 loses its answer.
     losses: Arc<AtomicU64>,
 }
@@ -25,76 +26,69 @@ pub struct FaultyStore {
 impl FaultyStore {
     /// A connection to `behind` that holds.
     pub fn new(behind: Arc<dyn Store>) -> Self {
-        Self {
-            behind,
-            losses: Arc::default(),
-        }
+        Self { inner: behind, losses: Arc::default() }
     }
 
     /// Says for the next 64 writing calls whose answers are lost: the lowest
     /// bit is the next one. What a seed gives is a pattern.
-    pub fn lose(&self, pattern: u64) {
+    pub fn lose_answers(&self, pattern: u64) {
         self.losses.store(pattern, Ordering::SeqCst);
     }
 
     /// Hands an answer on, unless this one is to be lost.
-    fn answer<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+    fn deliver<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         let drop_bit = |pattern: u64| Some(pattern >> 1);
-        let before = self
-            .losses
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, drop_bit);
+        let before = self.losses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, drop_bit);
         if before.unwrap_or(0) & 1 == 1 {
-            return Err(lost());
+            return Err(lost_answer());
         }
         answer
     }
 }
 
-fn lost() -> StoreError {
-    StoreError::Busy {
-        at: "a connection that broke".to_owned(),
-    }
+fn lost_answer() -> StoreError {
+    StoreError::Busy { at: "a connection that broke".to_owned() }
 }
 
 #[async_trait]
 impl Store for FaultyStore {
-    async fn open(&self, ask: OpenAsk) -> Result<Opened, StoreError> {
-        self.answer(self.behind.open(ask).await)
+    async fn open_runs(&self, ask: OpenRequest) -> Result<OpenOutcome, StoreError> {
+        self.deliver(self.inner.open_runs(ask).await)
     }
 
-    async fn claim(&self, ask: ClaimAsk) -> Result<Vec<Claimed>, StoreError> {
-        self.answer(self.behind.claim(ask).await)
+    async fn claim(&self, ask: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
+        self.deliver(self.inner.claim(ask).await)
     }
 
-    async fn renew(&self, beat: Beat) -> Result<Renewed, StoreError> {
-        self.answer(self.behind.renew(beat).await)
+    async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAck, StoreError> {
+        self.deliver(self.inner.heartbeat(beat).await)
     }
 
-    async fn read(&self, ask: ReadAsk) -> Result<Page, StoreError> {
-        self.behind.read(ask).await
+    async fn read(&self, ask: ReadRequest) -> Result<JournalPage, StoreError> {
+        self.inner.read(ask).await
     }
 
-    async fn append(&self, append: Append) -> Result<Appended, StoreError> {
-        self.answer(self.behind.append(append).await)
+    async fn append(&self, append: AppendRequest) -> Result<Appended, StoreError> {
+        self.deliver(self.inner.append(append).await)
     }
 
-    async fn row(&self, run: RunId) -> Result<Option<RunRow>, StoreError> {
-        self.behind.row(run).await
+    async fn get_run(&self, run: RunId) -> Result<Option<RunRow>, StoreError> {
+        self.inner.get_run(run).await
     }
 
-    async fn rows(&self, ask: RowsAsk) -> Result<Vec<RunRow>, StoreError> {
-        self.behind.rows(ask).await
+    async fn list_runs(&self, ask: RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        self.inner.list_runs(ask).await
     }
 
-    async fn gates(&self, ask: GatesAsk) -> Result<Vec<GateRow>, StoreError> {
-        self.behind.gates(ask).await
+    async fn list_gates(&self, ask: GateFilter) -> Result<Vec<GateRow>, StoreError> {
+        self.inner.list_gates(ask).await
     }
 
     fn watch(&self) -> Box<dyn Watch> {
-        self.behind.watch()
+        self.inner.watch()
     }
 
-    async fn prune(&self, ask: PruneAsk) -> Result<Pruned, StoreError> {
-        self.answer(self.behind.prune(ask).await)
+    async fn prune(&self, ask: PruneRequest) -> Result<PruneOutcome, StoreError> {
+        self.deliver(self.inner.prune(ask).await)
     }
 }

@@ -12,22 +12,19 @@ use crate::clock::SIM_START;
 /// A source of ids. Each is greater than every one before it, of whatever
 /// kind, and none equals one of another seed. Clones draw from the same source.
 #[derive(Debug, Clone)]
-pub struct Ids {
+pub struct SeededIds {
     seed: u32,
     drawn: Arc<AtomicU64>,
 }
 
-impl Ids {
+impl SeededIds {
     /// The source of this seed.
     pub fn new(seed: u32) -> Self {
-        Self {
-            seed,
-            drawn: Arc::new(AtomicU64::new(0)),
-        }
+        Self { seed, drawn: Arc::new(AtomicU64::new(0)) }
     }
 
     /// The next id's bits: a time like a real id's, then the count, then the seed.
-    pub fn bits(&self) -> u128 {
+    pub fn next_bits(&self) -> u128 {
         let count = self.drawn.fetch_add(1, Ordering::Relaxed) + 1;
         let millis = u128::from(SIM_START.as_millis());
         millis << 80 | u128::from(count & 0xffff_ffff_ffff) << 32 | u128::from(self.seed)
@@ -35,42 +32,42 @@ impl Ids {
 
     /// The next run.
     pub fn run(&self) -> RunId {
-        RunId::from_bits(self.bits())
+        RunId::from_bits(self.next_bits())
     }
 
     /// The next gate.
     pub fn gate(&self) -> GateId {
-        GateId::from_bits(self.bits())
+        GateId::from_bits(self.next_bits())
     }
 
     /// The next worker.
     pub fn worker(&self) -> WorkerId {
-        WorkerId::from_bits(self.bits())
+        WorkerId::from_bits(self.next_bits())
     }
 
     /// The next sandbox.
     pub fn sandbox(&self) -> SandboxId {
-        SandboxId::from_bits(self.bits())
+        SandboxId::from_bits(self.next_bits())
     }
 
     /// The next message for a run.
     pub fn steer(&self) -> SteerId {
-        SteerId::from_bits(self.bits())
+        SteerId::from_bits(self.next_bits())
     }
 
     /// The next timer.
     pub fn timer(&self) -> TimerId {
-        TimerId::from_bits(self.bits())
+        TimerId::from_bits(self.next_bits())
     }
 
     /// The next batch.
     pub fn batch(&self) -> BatchId {
-        BatchId::from_bits(self.bits())
+        BatchId::from_bits(self.next_bits())
     }
 
     /// The next rule.
     pub fn rule(&self) -> RuleId {
-        RuleId::from_bits(self.bits())
+        RuleId::from_bits(self.next_bits())
     }
 }
 
@@ -81,7 +78,7 @@ mod tests {
     #[test]
     fn ids_rise_and_repeat_with_their_seed() {
         let draw = |seed| {
-            let ids = Ids::new(seed);
+            let ids = SeededIds::new(seed);
             [ids.run(), ids.run(), ids.run()]
         };
         assert!(draw(7).is_sorted_by(|a, b| a < b));

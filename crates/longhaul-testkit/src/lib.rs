@@ -6,8 +6,8 @@
 
 pub mod clock;
 pub mod conformance;
-pub mod door;
 pub mod faulty_store;
 pub mod ids;
+pub mod latch;
 pub mod mem_store;
 pub mod sim;

@@ -5,30 +5,30 @@
 
 mod account;
 mod append;
+mod auth;
 mod change;
 mod claim;
-mod door;
 mod gate;
+mod global_log;
 mod head;
+mod idempotency;
 mod journal;
 mod lane;
 mod note;
 mod open;
-mod port;
 mod prune;
+mod records;
 mod repair;
-mod reply;
 mod rows;
-mod seat;
-mod shelves;
+mod sandbox_slot;
 mod steer;
 mod store;
 mod table;
-mod tail;
 mod timer;
+mod trait_impls;
 mod tx;
 mod view;
 
 pub use store::MemStore;
-pub use tx::Broken;
+pub use tx::BrokenRule;
 pub use view::{HeadView, LaneView};

@@ -5,18 +5,18 @@
 //! tests hire the real one.
 
 pub mod check;
-pub mod dice;
+pub mod cluster;
 pub mod driver;
-pub mod fates;
+pub mod driver_factory;
+pub mod external_actors;
+pub mod external_world;
 pub mod journals;
 pub mod kill;
-pub mod lone;
-pub mod outside;
-pub mod people;
+pub mod rng;
 pub mod scenario;
 pub mod script;
-pub mod shepherd;
-pub mod staff;
+pub mod seeds;
+pub mod single_run;
 
 /// A call of the store that failed, or a run that did not fold: a fault.
-pub type Fault = Box<dyn std::error::Error + Send + Sync>;
+pub type SimError = Box<dyn std::error::Error + Send + Sync>;

@@ -20,12 +20,12 @@ use longhaul_core::time::{Clock, Millis};
 /// How long a program may take where nobody says.
 const TIMEOUT: Millis = Millis::from_secs(30);
 /// How much of each stream is kept where nobody says.
-const KEEP: usize = 256 * 1024;
+const KEEP_BYTES: usize = 256 * 1024;
 /// So long its pipes are listened to when the program has ended: somebody who
 /// left its group may hold them open for ever.
-const GRACE: Millis = Millis(500);
+const PIPE_GRACE: Millis = Millis(500);
 /// Where programs are looked for if we ourselves were not told.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A program and its bounds.
 #[derive(Clone)]
@@ -40,10 +40,10 @@ pub struct Command {
     /// What it reads.
     pub stdin: Vec<u8>,
     /// So many bytes of each stream are kept, of its beginning and its end.
-    pub keep: usize,
+    pub keep_bytes: usize,
     /// It is stopped when it says more bytes than this on its output; none: what
     /// is too long is read on, and its middle is left out.
-    pub most: Option<usize>,
+    pub stdout_bytes_max: Option<usize>,
     /// How long it may take.
     pub timeout: Millis,
 }
@@ -57,8 +57,8 @@ impl fmt::Debug for Command {
             .field("dir", &self.dir)
             .field("env", &names)
             .field("stdin", &self.stdin.len())
-            .field("keep", &self.keep)
-            .field("most", &self.most)
+            .field("keep_bytes", &self.keep_bytes)
+            .field("stdout_bytes_max", &self.stdout_bytes_max)
             .field("timeout", &self.timeout)
             .finish_non_exhaustive()
     }
@@ -72,26 +72,26 @@ impl Command {
             dir: dir.into(),
             env: Vec::new(),
             stdin: Vec::new(),
-            keep: KEEP,
-            most: None,
+            keep_bytes: KEEP_BYTES,
+            stdout_bytes_max: None,
             timeout: TIMEOUT,
         }
     }
 
     /// Runs it to its end, or to the end of its time or of what it may say.
-    pub async fn run(self, clock: &dyn Clock) -> Result<Ended, CommandError> {
+    pub async fn run(self, clock: &dyn Clock) -> Result<CommandOutput, CommandError> {
         let mut child = self.spawn()?;
-        let mut group = Group::of(&child);
-        let mut stdout = Heard::new(self.keep);
-        let mut stderr = Heard::new(self.keep);
+        let mut group = ProcessGroup::from_leader(&child);
+        let mut stdout = CapturedOutput::new(self.keep_bytes);
+        let mut stderr = CapturedOutput::new(self.keep_bytes);
         let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let flooded = Notify::new();
         let exit = {
             let talk = async {
                 tokio::join!(
-                    tell(pipes.0, &self.stdin),
-                    stdout.hear(pipes.1, self.most, &flooded),
-                    stderr.hear(pipes.2, None, &flooded)
+                    write_stdin(pipes.0, &self.stdin),
+                    stdout.capture(pipes.1, self.stdout_bytes_max, &flooded),
+                    stderr.capture(pipes.2, None, &flooded)
                 );
             };
             tokio::pin!(talk);
@@ -101,27 +101,23 @@ impl Command {
             let exit = loop {
                 tokio::select! {
                     biased;
-                    () = flooded.notified() => break Exit::Long(self.most.unwrap_or_default()),
-                    status = child.wait() => break Exit::of(status.map_err(CommandError::Lost)?),
+                    () = flooded.notified() => break Exit::OutputLimit(self.stdout_bytes_max.unwrap_or_default()),
+                    status = child.wait() => break Exit::from_status(status.map_err(CommandError::WaitFailed)?),
                     () = &mut talk, if !silent => silent = true,
-                    () = &mut late => break Exit::Late(self.timeout),
+                    () = &mut late => break Exit::TimedOut(self.timeout),
                 }
             };
             group.kill();
             if !silent {
-                within(clock, talk).await;
+                with_grace(clock, talk).await;
             }
             exit
         };
-        if let Exit::Late(_) | Exit::Long(_) = exit {
+        if let Exit::TimedOut(_) | Exit::OutputLimit(_) = exit {
             // Killed, so it ends; one that hangs in the system is reaped later.
-            within(clock, child.wait()).await;
+            with_grace(clock, child.wait()).await;
         }
-        Ok(Ended {
-            exit,
-            stdout,
-            stderr,
-        })
+        Ok(CommandOutput { exit, stdout, stderr })
     }
 
     fn spawn(&self) -> Result<Child, CommandError> {
@@ -135,7 +131,7 @@ impl Command {
         // a path that begins here would lead elsewhere.
         let dir = std::path::absolute(&self.dir).unwrap_or_else(|_| self.dir.clone());
         if !dir.is_dir() {
-            return Err(CommandError::NoDir(dir));
+            return Err(CommandError::MissingDir(dir));
         }
         let path = match program.contains('/') {
             true => dir.join(program),
@@ -150,7 +146,7 @@ impl Command {
             .args(words)
             .current_dir(&dir)
             .env_clear()
-            .env("PATH", std::env::var_os("PATH").unwrap_or(PATH.into()))
+            .env("PATH", std::env::var_os("PATH").unwrap_or(DEFAULT_PATH.into()))
             .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stdin(stdin)
             .stdout(Stdio::piped())
@@ -160,19 +156,19 @@ impl Command {
         command.spawn().map_err(|why| {
             let program = program.clone();
             if why.kind() == io::ErrorKind::NotFound {
-                CommandError::Missing(program)
+                CommandError::NotFound(program)
             } else if why.kind() == io::ErrorKind::PermissionDenied {
-                CommandError::Closed(program)
+                CommandError::NotExecutable(program)
             } else {
-                CommandError::Refused(program, why)
+                CommandError::SpawnFailed(program, why)
             }
         })
     }
 }
 
 /// Waits for it, but not long.
-async fn within<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
-    let over = clock.sleep(GRACE);
+async fn with_grace<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
+    let over = clock.sleep(PIPE_GRACE);
     tokio::select! {
         biased;
         _ = work => {}
@@ -180,7 +176,7 @@ async fn within<T>(clock: &dyn Clock, work: impl Future<Output = T>) {
     }
 }
 
-async fn tell(pipe: Option<ChildStdin>, words: &[u8]) {
+async fn write_stdin(pipe: Option<ChildStdin>, words: &[u8]) {
     if let Some(mut pipe) = pipe {
         // A program that does not read to the end is free not to.
         _ = pipe.write_all(words).await;
@@ -189,11 +185,11 @@ async fn tell(pipe: Option<ChildStdin>, words: &[u8]) {
 
 /// The processes of one program. They end with it.
 #[derive(Debug)]
-pub(crate) struct Group(Option<Pid>);
+pub(crate) struct ProcessGroup(Option<Pid>);
 
-impl Group {
+impl ProcessGroup {
     /// The group that this program leads.
-    pub(crate) fn of(child: &Child) -> Self {
+    pub(crate) fn from_leader(child: &Child) -> Self {
         let id = child.id().and_then(|id| i32::try_from(id).ok());
         Self(id.and_then(Pid::from_raw))
     }
@@ -207,7 +203,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
     }
@@ -215,39 +211,34 @@ impl Drop for Group {
 
 /// What a stream said: all of it, or its beginning and its end.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Heard {
+pub struct CapturedOutput {
     head: Vec<u8>,
     tail: Vec<u8>,
-    half: usize,
+    half_max: usize,
     bytes: u64,
 }
 
 /// The bytes that are kept of something too long.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ends {
-    pub(crate) first: usize,
-    pub(crate) last: usize,
+pub(crate) struct KeptEnds {
+    pub(crate) head_bytes: usize,
+    pub(crate) tail_bytes: usize,
 }
 
-impl fmt::Debug for Heard {
+impl fmt::Debug for CapturedOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Heard({} bytes)", self.bytes)
+        write!(f, "CapturedOutput({} bytes)", self.bytes)
     }
 }
 
-impl Heard {
+impl CapturedOutput {
     /// Nothing so far; so many bytes are kept.
     pub(crate) fn new(keep: usize) -> Self {
-        Self {
-            head: Vec::new(),
-            tail: Vec::new(),
-            half: keep / 2,
-            bytes: 0,
-        }
+        Self { head: Vec::new(), tail: Vec::new(), half_max: keep / 2, bytes: 0 }
     }
 
     /// Hears it to its end, or until it has said too much.
-    async fn hear(
+    async fn capture(
         &mut self,
         pipe: Option<impl AsyncRead + Unpin>,
         most: Option<usize>,
@@ -257,7 +248,7 @@ impl Heard {
         let mut buffer = vec![0; 16 * 1024];
         // It is read on when it is not kept: a full pipe would stop the program.
         while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
-            self.take(&buffer[..count]);
+            self.push(&buffer[..count]);
             if most.is_some_and(|most| self.bytes > most as u64) {
                 return flooded.notify_one();
             }
@@ -265,73 +256,69 @@ impl Heard {
     }
 
     /// One piece more.
-    pub(crate) fn take(&mut self, piece: &[u8]) {
+    pub(crate) fn push(&mut self, piece: &[u8]) {
         self.bytes = self.bytes.saturating_add(piece.len() as u64);
-        let room = self.half.saturating_sub(self.head.len());
+        let room = self.half_max.saturating_sub(self.head.len());
         let (first, rest) = piece.split_at(piece.len().min(room));
         self.head.extend_from_slice(first);
         self.tail.extend_from_slice(rest);
         // Cut seldom, so that many small pieces cost no more than one large.
-        if self.tail.len() > self.half.saturating_mul(2).max(32 * 1024) {
-            self.shorten();
+        if self.tail.len() > self.half_max.saturating_mul(2).max(32 * 1024) {
+            self.trim_tail();
         }
     }
 
-    fn shorten(&mut self) {
-        let over = self.tail.len().saturating_sub(self.half);
+    fn trim_tail(&mut self) {
+        let over = self.tail.len().saturating_sub(self.half_max);
         self.tail.drain(..over);
     }
 
     /// The end that is kept.
-    fn end(&self) -> &[u8] {
-        &self.tail[self.tail.len().saturating_sub(self.half)..]
+    fn kept_tail(&self) -> &[u8] {
+        &self.tail[self.tail.len().saturating_sub(self.half_max)..]
     }
 
     /// How long it was.
-    pub const fn bytes(&self) -> u64 {
+    pub const fn total_bytes(&self) -> u64 {
         self.bytes
     }
 
     /// How much of its middle was not kept.
-    pub fn dropped(&self) -> u64 {
-        let kept = self.head.len() + self.end().len();
+    pub fn dropped_bytes(&self) -> u64 {
+        let kept = self.head.len() + self.kept_tail().len();
         self.bytes.saturating_sub(kept as u64)
     }
 
     /// How much of both ends is kept where its middle is not.
-    pub(crate) fn parts(&self) -> Option<Ends> {
-        (self.dropped() > 0).then(|| Ends {
-            first: self.head.len(),
-            last: self.end().len(),
-        })
+    pub(crate) fn kept_ends(&self) -> Option<KeptEnds> {
+        (self.dropped_bytes() > 0)
+            .then(|| KeptEnds { head_bytes: self.head.len(), tail_bytes: self.kept_tail().len() })
     }
 
     /// All of it, unless it was too long.
-    pub fn whole(&self) -> Option<Vec<u8>> {
-        (self.dropped() == 0).then(|| [&self.head, self.end()].concat())
+    pub fn complete(&self) -> Option<Vec<u8>> {
+        (self.dropped_bytes() == 0).then(|| [&self.head, self.kept_tail()].concat())
     }
 
     /// What was kept as text, with a word about what was not.
     pub fn text(&self) -> String {
-        match self.whole() {
+        match self.complete() {
             Some(whole) => String::from_utf8_lossy(&whole).into_owned(),
             None => format!(
                 "{}\n[{} bytes left out here]\n{}",
                 String::from_utf8_lossy(&self.head),
-                self.dropped(),
-                String::from_utf8_lossy(self.end())
+                self.dropped_bytes(),
+                String::from_utf8_lossy(self.kept_tail())
             ),
         }
     }
 
     /// Its last words, at most so many bytes of them.
-    pub fn last(&self, bytes_max: usize) -> String {
-        let kept = [&self.head, self.end()].concat();
+    pub fn last_text(&self, bytes_max: usize) -> String {
+        let kept = [&self.head, self.kept_tail()].concat();
         let text = String::from_utf8_lossy(&kept).trim().to_owned();
         let from = text.len().saturating_sub(bytes_max);
-        text[text.ceil_char_boundary(from)..]
-            .trim_start()
-            .to_owned()
+        text[text.ceil_char_boundary(from)..].trim_start().to_owned()
     }
 }
 
@@ -343,14 +330,14 @@ pub enum Exit {
     /// By this signal.
     Signal(i32),
     /// Not in this time; it was killed.
-    Late(Millis),
+    TimedOut(Millis),
     /// It said more bytes than these; it was killed.
-    Long(usize),
+    OutputLimit(usize),
 }
 
 impl Exit {
     /// As the system says it.
-    pub(crate) fn of(status: ExitStatus) -> Self {
+    pub(crate) fn from_status(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Code(code),
             (None, Some(signal)) => Self::Signal(signal),
@@ -359,7 +346,7 @@ impl Exit {
     }
 
     /// Whether it says that all went well.
-    pub const fn is_good(self) -> bool {
+    pub const fn is_success(self) -> bool {
         matches!(self, Self::Code(0))
     }
 }
@@ -369,24 +356,24 @@ impl fmt::Display for Exit {
         match self {
             Self::Code(code) => write!(f, "ended with code {code}"),
             Self::Signal(signal) => write!(f, "was ended by signal {signal}"),
-            Self::Late(Millis(time)) if time % 1_000 == 0 => {
+            Self::TimedOut(Millis(time)) if time % 1_000 == 0 => {
                 write!(f, "did not end in {} s and was stopped", time / 1_000)
             }
-            Self::Late(Millis(time)) => write!(f, "did not end in {time} ms and was stopped"),
-            Self::Long(bytes) => write!(f, "said more than {bytes} bytes and was stopped"),
+            Self::TimedOut(Millis(time)) => write!(f, "did not end in {time} ms and was stopped"),
+            Self::OutputLimit(bytes) => write!(f, "said more than {bytes} bytes and was stopped"),
         }
     }
 }
 
 /// What a program left.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct CommandOutput {
     /// How it ended.
     pub exit: Exit,
     /// What it said.
-    pub stdout: Heard,
+    pub stdout: CapturedOutput,
     /// What it said of itself.
-    pub stderr: Heard,
+    pub stderr: CapturedOutput,
 }
 
 /// A program that was not run, or got lost.
@@ -397,17 +384,17 @@ pub enum CommandError {
     Empty,
     /// The directory is missing.
     #[error("its directory `{}` is not there", .0.display())]
-    NoDir(PathBuf),
+    MissingDir(PathBuf),
     /// The program is missing.
     #[error("there is no program `{0}`; give its path, or put it where PATH leads")]
-    Missing(String),
+    NotFound(String),
     /// The program may not be run.
     #[error("`{0}` may not be run; make it executable (chmod +x)")]
-    Closed(String),
+    NotExecutable(String),
     /// The system refuses.
     #[error("`{0}` can't be started: {1}")]
-    Refused(String, #[source] io::Error),
+    SpawnFailed(String, #[source] io::Error),
     /// Nobody knows how it ended.
     #[error("how it ended can't be told: {0}")]
-    Lost(#[source] io::Error),
+    WaitFailed(#[source] io::Error),
 }

@@ -2,9 +2,9 @@
 //!
 //! Never: a shell, more than a model could use, or a wait without an end.
 
-mod answer;
 mod command;
-mod url;
+mod http;
+mod response;
 
-pub use crate::context::command::CommandEye;
-pub use crate::context::url::UrlEye;
+pub use crate::context::command::CommandContextProvider;
+pub use crate::context::http::HttpContextProvider;

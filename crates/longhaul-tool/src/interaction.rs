@@ -14,22 +14,22 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis};
 
-use crate::ask::{TIMEOUT, aside};
-use crate::jsonl::Jsonl;
+use crate::jsonl::JsonLinesFile;
 use crate::location::Location;
-use crate::place::Trouble;
-use crate::typed::{BadTool, TypedTool, typed};
+use crate::safe_dir::FsError;
+use crate::tool_support::{TIMEOUT, run_blocking};
+use crate::typed::{TypedTool, TypedToolError, typed};
 
 const SUMMARY_LENGTH_MAX: usize = 4_000;
 const KIND_LENGTH_MAX: usize = 64;
 const DETAILS_BYTES_MAX: usize = 64 * 1024;
 /// What an interaction is that nobody gave a kind.
-const KIND: &str = "note";
+const DEFAULT_KIND: &str = "note";
 
 /// Logs interactions.
 #[derive(Debug)]
 pub struct LogInteraction {
-    lines: Jsonl,
+    log: JsonLinesFile,
     clock: Arc<dyn Clock>,
 }
 
@@ -52,9 +52,9 @@ impl LogInteraction {
     pub fn tool(
         file: impl Into<Location>,
         clock: Arc<dyn Clock>,
-    ) -> Result<Arc<dyn Tool>, BadTool> {
-        let lines = Jsonl::new(file.into());
-        typed(Self { lines, clock })
+    ) -> Result<Arc<dyn Tool>, TypedToolError> {
+        let lines = JsonLinesFile::new(file.into());
+        typed(Self { log: lines, clock })
     }
 }
 
@@ -68,17 +68,17 @@ impl TypedTool for LogInteraction {
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
     fn raw_subjects(&self, input: &Value) -> Vec<String> {
-        vec![kind(input["kind"].as_str())]
+        vec![normalized_kind(input["kind"].as_str())]
     }
 
     async fn call(&self, input: Input, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input = checked(input)?;
+        let input = validated(input)?;
         let line = json!({
-            "key": around.key,
+            "key": around.idempotency_key,
             "run": around.run,
             "call": around.call,
             "at": self.clock.now(),
-            "kind": kind(input.kind.as_deref()),
+            "kind": normalized_kind(input.kind.as_deref()),
             "summary": input.summary,
             "details": input.details,
             "thread": around.thread,
@@ -86,11 +86,11 @@ impl TypedTool for LogInteraction {
             // Of what is injected only this: the rest may be secrets.
             "recipient": around.context.get("recipient"),
         });
-        let (lines, key) = (self.lines.clone(), around.key.clone());
-        aside(move || {
-            add(&lines, &key, &line).map_err(|why| {
+        let (lines, key) = (self.log.clone(), around.idempotency_key.clone());
+        run_blocking(move || {
+            append_once(&lines, &key, &line).map_err(|why| {
                 let path = lines.path();
-                refusal(format!("the log `{path}` {why}"))
+                failure(format!("the log `{path}` {why}"))
             })
         })
         .await?;
@@ -99,45 +99,42 @@ impl TypedTool for LogInteraction {
 }
 
 /// Adds a line, unless one of this key stands there.
-fn add(lines: &Jsonl, key: &str, line: &Value) -> Result<(), Trouble> {
-    let held = lines.hold()?;
-    match held.find(key)?.lines.is_empty() {
-        true => held.add(line),
+fn append_once(lines: &JsonLinesFile, key: &str, line: &Value) -> Result<(), FsError> {
+    let held = lines.lock()?;
+    match held.find_key(key)?.lines.is_empty() {
+        true => held.append(line),
         false => Ok(()),
     }
 }
 
-fn kind(said: Option<&str>) -> String {
+fn normalized_kind(said: Option<&str>) -> String {
     match said.map(str::trim) {
-        None | Some("") => KIND.to_owned(),
+        None | Some("") => DEFAULT_KIND.to_owned(),
         Some(kind) => kind.to_owned(),
     }
 }
 
-fn checked(input: Input) -> Result<Input, ToolFailure> {
+fn validated(input: Input) -> Result<Input, ToolFailure> {
     if input.summary.trim().is_empty() {
-        return Err(refusal("its summary says nothing".into()));
+        return Err(failure("its summary says nothing".into()));
     }
     let too_long = |text: &str, most: usize| text.chars().nth(most).is_some();
     if too_long(&input.summary, SUMMARY_LENGTH_MAX) {
         let why = format!("its summary is longer than {SUMMARY_LENGTH_MAX} letters");
-        return Err(refusal(why));
+        return Err(failure(why));
     }
     if too_long(input.kind.as_deref().unwrap_or_default(), KIND_LENGTH_MAX) {
         let why = format!("its kind is longer than {KIND_LENGTH_MAX} letters; one word will do");
-        return Err(refusal(why));
+        return Err(failure(why));
     }
-    let details = input
-        .details
-        .as_ref()
-        .map(|details| details.to_string().len());
+    let details = input.details.as_ref().map(|details| details.to_string().len());
     if details.is_some_and(|bytes| bytes > DETAILS_BYTES_MAX) {
         let why = format!("its details are longer than {DETAILS_BYTES_MAX} bytes; log the gist");
-        return Err(refusal(why));
+        return Err(failure(why));
     }
     Ok(input)
 }
 
-fn refusal(why: String) -> ToolFailure {
+fn failure(why: String) -> ToolFailure {
     ToolFailure::new(format!("The interaction was not logged: {why}."))
 }

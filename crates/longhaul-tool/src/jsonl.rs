@@ -20,10 +20,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use tracing::{debug, trace};
 
-use crate::handle::{is_regular, lock, open_file};
 use crate::jsonl::index::Index;
 use crate::location::Location;
-use crate::place::Trouble;
+use crate::openat::{is_regular, lock, open_file};
+use crate::safe_dir::FsError;
 
 /// A line that is longer was not written by us, and is passed over.
 const LINE_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -35,9 +35,9 @@ const TAIL_BYTES_MAX: u64 = 64 * 1024;
 
 /// Where the file is.
 #[derive(Debug, Clone)]
-pub(crate) struct Jsonl(Arc<Location>);
+pub(crate) struct JsonLinesFile(Arc<Location>);
 
-impl Jsonl {
+impl JsonLinesFile {
     pub(crate) fn new(location: Location) -> Self {
         Self(Arc::new(location))
     }
@@ -48,10 +48,10 @@ impl Jsonl {
     }
 
     /// Opens the file while nobody else does; made where it is missing.
-    pub(crate) fn hold(&self) -> Result<Held, Trouble> {
+    pub(crate) fn lock(&self) -> Result<LockedJsonLines, FsError> {
         let (folder, name) = self.0.make_parent()?;
         let is_new = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_err();
-        let held = open(folder, name, OFlags::CREATE)?;
+        let held = open_locked(folder, name, OFlags::CREATE)?;
         if is_new {
             sys::fsync(&held.folder)?;
         }
@@ -59,25 +59,25 @@ impl Jsonl {
     }
 
     /// Opens the file while nobody else does, if it is there.
-    pub(crate) fn hold_if_there(&self) -> Result<Option<Held>, Trouble> {
+    pub(crate) fn lock_existing(&self) -> Result<Option<LockedJsonLines>, FsError> {
         let (folder, name) = match self.0.open_parent() {
             Err(Errno::NOENT) => return Ok(None),
             opened => opened?,
         };
-        match open(folder, name, OFlags::empty()) {
-            Err(Trouble::Missing) => Ok(None),
+        match open_locked(folder, name, OFlags::empty()) {
+            Err(FsError::NotFound) => Ok(None),
             held => held.map(Some),
         }
     }
 }
 
 /// Opens the file `name` in `folder`, and locks it.
-fn open(folder: OwnedFd, name: &OsStr, more: OFlags) -> Result<Held, Trouble> {
+fn open_locked(folder: OwnedFd, name: &OsStr, more: OFlags) -> Result<LockedJsonLines, FsError> {
     let flags = OFlags::RDWR | OFlags::APPEND | more;
     for _ in 0..OPEN_TRIES {
         let (handle, open) = open_file(&folder, name, flags, Mode::from_raw_mode(0o600))?;
         if !is_regular(&open) {
-            return Err(Trouble::Strange);
+            return Err(FsError::NotRegular);
         }
         let file = File::from(handle);
         let is_locked = lock(&file)?;
@@ -85,14 +85,14 @@ fn open(folder: OwnedFd, name: &OsStr, more: OFlags) -> Result<Held, Trouble> {
         let named = sys::statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW);
         let is_same = |named: sys::Stat| (named.st_dev, named.st_ino) == (open.st_dev, open.st_ino);
         if named.is_ok_and(is_same) {
-            return Ok(Held {
+            return Ok(LockedJsonLines {
                 file,
                 folder,
                 index: is_locked.then(|| index_name(name)),
             });
         }
     }
-    Err(Trouble::Busy)
+    Err(FsError::Busy)
 }
 
 /// The name of a file's index. It is closed to agents.
@@ -102,7 +102,7 @@ fn index_name(name: &OsStr) -> OsString {
 
 /// The open file. The lock ends with it, so with a crash too.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct LockedJsonLines {
     file: File,
     /// The folder of the file and of its index.
     folder: OwnedFd,
@@ -112,7 +112,7 @@ pub(crate) struct Held {
 
 /// The lines of one key, in the file's order.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct KeyMatches {
     /// The lines.
     pub(crate) lines: Vec<Value>,
     /// Number of bytes of the file that were read to find them.
@@ -120,46 +120,46 @@ pub(crate) struct Found {
 }
 
 #[derive(Deserialize)]
-struct Keyed<'a> {
+struct KeyField<'a> {
     #[serde(borrow)]
     key: Cow<'a, str>,
 }
 
-impl Held {
+impl LockedJsonLines {
     /// The first line, if it is JSON.
-    pub(crate) fn first(&self) -> Result<Option<Value>, Trouble> {
+    pub(crate) fn first_line(&self) -> Result<Option<Value>, FsError> {
         Ok(serde_json::from_slice(&self.line_at(0)?).ok())
     }
 
     /// Whether nothing was ever written to it.
-    pub(crate) fn is_empty(&self) -> Result<bool, Trouble> {
+    pub(crate) fn is_empty(&self) -> Result<bool, FsError> {
         Ok(self.file.metadata()?.len() == 0)
     }
 
     /// Every line that has this key; what is no JSON is passed over. However long the
     /// file is, little of it is read.
-    pub(crate) fn find(&self, key: &str) -> Result<Found, Trouble> {
+    pub(crate) fn find_key(&self, key: &str) -> Result<KeyMatches, FsError> {
         let length = self.file.metadata()?.len();
-        let mut found = Found::default();
+        let mut found = KeyMatches::default();
         let Some(index) = self.index.as_ref().filter(|_| length > TAIL_BYTES_MAX) else {
             self.scan(0, key, &mut found)?;
             return Ok(found);
         };
-        if let Err(why) = self.look_up(index, key, &mut found) {
+        if let Err(why) = self.find_indexed(index, key, &mut found) {
             debug!(index = %index.display(), %why, "index not usable; the whole file is read");
-            found = Found::default();
+            found = KeyMatches::default();
             self.scan(0, key, &mut found)?;
         }
         trace!(bytes = found.bytes_read, "looked for a key");
         Ok(found)
     }
 
-    fn look_up(&self, index: &OsStr, key: &str, found: &mut Found) -> io::Result<()> {
+    fn find_indexed(&self, index: &OsStr, key: &str, found: &mut KeyMatches) -> io::Result<()> {
         let mut index = Index::open((&self.folder, index), &self.file)?;
         if self.file.metadata()?.len() - index.covered() > TAIL_BYTES_MAX {
             let mut whole = index.covered();
-            found.bytes_read += self.lines(index.covered(), |offset, line| {
-                if let Ok(Keyed { key }) = serde_json::from_slice(line) {
+            found.bytes_read += self.for_each_line(index.covered(), |offset, line| {
+                if let Ok(KeyField { key }) = serde_json::from_slice(line) {
                     index.add(&key, offset)?;
                 }
                 if line.ends_with(b"\n") {
@@ -172,16 +172,16 @@ impl Held {
         for offset in index.find(key)? {
             let line = self.line_at(offset)?;
             found.bytes_read += line.len() as u64;
-            found.lines.extend(keyed(&line, key));
+            found.lines.extend(parse_if_key(&line, key));
         }
         self.scan(index.covered(), key, found)
     }
 
     /// Reads the lines from an offset on that have this key.
-    fn scan(&self, from: u64, key: &str, found: &mut Found) -> io::Result<()> {
+    fn scan(&self, from: u64, key: &str, found: &mut KeyMatches) -> io::Result<()> {
         let lines = &mut found.lines;
-        found.bytes_read += self.lines(from, |_, line| {
-            lines.extend(keyed(line, key));
+        found.bytes_read += self.for_each_line(from, |_, line| {
+            lines.extend(parse_if_key(line, key));
             Ok(())
         })?;
         Ok(())
@@ -197,7 +197,7 @@ impl Held {
 
     /// Shows each line from an offset on, with where it begins; returns how many bytes
     /// were read.
-    fn lines(
+    fn for_each_line(
         &self,
         from: u64,
         mut seen: impl FnMut(u64, &[u8]) -> io::Result<()>,
@@ -208,9 +208,7 @@ impl Held {
         let (mut line, mut offset) = (Vec::new(), from);
         loop {
             line.clear();
-            let count = (&mut reader)
-                .take(LINE_BYTES_MAX)
-                .read_until(b'\n', &mut line)?;
+            let count = (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
             if count == 0 {
                 return Ok(offset - from);
             }
@@ -220,7 +218,7 @@ impl Held {
     }
 
     /// Adds a line, on the disk when this returns.
-    pub(crate) fn add(&self, value: &Value) -> Result<(), Trouble> {
+    pub(crate) fn append(&self, value: &Value) -> Result<(), FsError> {
         let length = self.file.metadata()?.len();
         let mut last = [b'\n'];
         if length > 0 {
@@ -228,7 +226,7 @@ impl Held {
         }
         // What a crash has torn stays a line of its own, which nobody can read.
         let start = if last == *b"\n" { "" } else { "\n" };
-        let added = self.put(&format!("{start}{value}\n"));
+        let added = self.write_line(&format!("{start}{value}\n"));
         if added.is_err() {
             // A full disk: nothing is better than half a line.
             _ = self.file.set_len(length);
@@ -236,7 +234,7 @@ impl Held {
         Ok(added?)
     }
 
-    fn put(&self, line: &str) -> io::Result<()> {
+    fn write_line(&self, line: &str) -> io::Result<()> {
         let mut file = &self.file;
         file.write_all(line.as_bytes())?;
         file.sync_data()
@@ -244,11 +242,9 @@ impl Held {
 }
 
 /// The line as JSON, if it has this key.
-fn keyed(line: &[u8], key: &str) -> Option<Value> {
+fn parse_if_key(line: &[u8], key: &str) -> Option<Value> {
     // Most lines have another key, and need not be read as JSON.
-    let text = std::str::from_utf8(line)
-        .ok()
-        .filter(|text| text.contains(key))?;
+    let text = std::str::from_utf8(line).ok().filter(|text| text.contains(key))?;
     let value: Value = serde_json::from_str(text).ok()?;
     (value["key"] == key).then_some(value)
 }

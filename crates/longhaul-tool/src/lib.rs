@@ -2,27 +2,27 @@
 //!
 //! Never: names a concrete sandbox. A tool that needs one is handed the port.
 
-mod ask;
+mod atomic_write;
 pub mod command;
 pub mod context;
-mod desk;
+pub mod crash_probe;
+mod filename_fold;
 mod files;
-mod handle;
 mod http_fetch;
 mod interaction;
 mod jsonl;
 mod location;
 pub mod memory;
 pub mod message;
+mod openat;
 pub mod outbound;
-mod place;
+mod safe_dir;
 mod shell;
 mod skill;
-mod spelling;
 mod tls;
+mod tool_support;
 pub mod typed;
 mod vault;
-pub mod witness;
 
 pub use files::Files;
 pub use http_fetch::HttpFetch;

@@ -13,7 +13,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{self as sys, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::handle::{is_regular, make_folder, open_file, open_folder};
+use crate::openat::{is_regular, make_folder, open_file, open_folder};
 
 /// The mode of folders that the runtime makes: only their owner may enter.
 const FOLDER_MODE: u32 = 0o700;
@@ -50,10 +50,7 @@ impl Location {
                 Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
             }
         }
-        Some(Self::Below {
-            root: root.to_path_buf(),
-            relative: plain,
-        })
+        Some(Self::Below { root: root.to_path_buf(), relative: plain })
     }
 
     /// The whole path, for messages and for programs that open files by path.
@@ -66,7 +63,7 @@ impl Location {
 
     /// Like this one, but a relative path that the user chose begins in `folder`.
     #[must_use]
-    pub fn based_in(self, folder: &Path) -> Self {
+    pub fn resolved_from(self, folder: &Path) -> Self {
         match self {
             Self::Below { .. } => self,
             Self::Anywhere(path) => Self::Anywhere(folder.join(path)),
@@ -77,10 +74,9 @@ impl Location {
     #[must_use]
     pub fn join(&self, name: &str) -> Self {
         match self {
-            Self::Below { root, relative } => Self::Below {
-                root: root.clone(),
-                relative: relative.join(name),
-            },
+            Self::Below { root, relative } => {
+                Self::Below { root: root.clone(), relative: relative.join(name) }
+            }
             Self::Anywhere(path) => Self::Anywhere(path.join(name)),
         }
     }
@@ -92,9 +88,9 @@ impl Location {
     pub fn open_folder(&self) -> Result<OwnedFd, Errno> {
         match self {
             Self::Below { root, relative } => {
-                walk(root, relative, |folder, name| open_folder(folder, name))
+                open_path(root, relative, |folder, name| open_folder(folder, name))
             }
-            Self::Anywhere(path) => open_any(path),
+            Self::Anywhere(path) => open_following_links(path),
         }
     }
 
@@ -105,12 +101,12 @@ impl Location {
     /// `LOOP` or `NOTDIR` at a link, and whatever the system says.
     pub fn make_folder(&self) -> Result<OwnedFd, Errno> {
         match self {
-            Self::Below { root, relative } => walk(root, relative, enter_or_make),
+            Self::Below { root, relative } => open_path(root, relative, open_or_make),
             Self::Anywhere(path) => {
                 let mut missing = Vec::new();
                 let mut above = path.as_path();
                 let mut folder = loop {
-                    match open_any(above) {
+                    match open_following_links(above) {
                         Err(Errno::NOENT) => {}
                         opened => break opened?,
                     }
@@ -121,7 +117,7 @@ impl Location {
                     above = parent;
                 };
                 for name in missing.into_iter().rev() {
-                    folder = enter_or_make(&folder, name)?;
+                    folder = open_or_make(&folder, name)?;
                 }
                 Ok(folder)
             }
@@ -151,10 +147,7 @@ impl Location {
         let name = path.file_name().ok_or(Errno::INVAL)?;
         let parent = path.parent().unwrap_or(Path::new("")).to_path_buf();
         let parent = match self {
-            Self::Below { root, .. } => Self::Below {
-                root: root.clone(),
-                relative: parent,
-            },
+            Self::Below { root, .. } => Self::Below { root: root.clone(), relative: parent },
             Self::Anywhere(_) => Self::Anywhere(parent),
         };
         Ok((parent, name))
@@ -179,7 +172,7 @@ impl Location {
 }
 
 /// Opens a folder that the user chose.
-fn open_any(path: &Path) -> Result<OwnedFd, Errno> {
+fn open_following_links(path: &Path) -> Result<OwnedFd, Errno> {
     let path = match path.as_os_str().is_empty() {
         true => Path::new("."),
         false => path,
@@ -189,12 +182,12 @@ fn open_any(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// Goes from `root` down to `relative`, one step per component.
-fn walk(
+fn open_path(
     root: &Path,
     relative: &Path,
     step: fn(&OwnedFd, &OsStr) -> Result<OwnedFd, Errno>,
 ) -> Result<OwnedFd, Errno> {
-    let mut folder = open_any(root)?;
+    let mut folder = open_following_links(root)?;
     for part in relative.components() {
         let Component::Normal(name) = part else {
             return Err(Errno::INVAL);
@@ -204,7 +197,7 @@ fn walk(
     Ok(folder)
 }
 
-fn enter_or_make(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+fn open_or_make(folder: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     match open_folder(folder, name) {
         Err(Errno::NOENT) => {}
         opened => return opened,
@@ -225,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_that_leads_out_by_its_text_is_refused() {
+    fn a_path_with_parent_components_is_rejected() {
         let root = Path::new("/project");
         for (relative, path) in [
             ("a/b", Some("/project/a/b")),
@@ -258,10 +251,7 @@ mod tests {
         assert_eq!(at("real").read(9), Err(Errno::INVAL));
         for refused in ["link/secret", "real/linked"] {
             let said = at(refused).read(9);
-            assert!(
-                matches!(said, Err(Errno::LOOP | Errno::NOTDIR)),
-                "{refused}: {said:?}"
-            );
+            assert!(matches!(said, Err(Errno::LOOP | Errno::NOTDIR)), "{refused}: {said:?}");
         }
         assert!(at("link").open_folder().is_err());
         assert!(at("link/deep").make_folder().is_err());
@@ -271,9 +261,7 @@ mod tests {
         assert!(root.join("real/a/b").is_dir());
         // A user's own choice may be a link.
         assert!(Location::from(root.join("link")).open_folder().is_ok());
-        Location::from(root.join("link/new/er"))
-            .make_folder()
-            .unwrap();
+        Location::from(root.join("link/new/er")).make_folder().unwrap();
         assert!(outside.join("new/er").is_dir());
     }
 }

@@ -5,16 +5,16 @@
 
 mod recall;
 mod remember;
-mod whose;
+mod scope;
 
 use std::sync::Arc;
 
-use longhaul_core::port::shelves::Shelves;
+use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::tool::Tool;
 
 use crate::memory::recall::Recall;
 use crate::memory::remember::Remember;
-use crate::typed::{BadTool, typed};
+use crate::typed::{TypedToolError, typed};
 
 /// The names of the tools of memory.
 pub const NAMES: [&str; 2] = ["remember", "recall"];
@@ -22,20 +22,17 @@ pub const NAMES: [&str; 2] = ["remember", "recall"];
 /// Notes on a shelf.
 #[derive(Debug, Clone)]
 pub struct Memory {
-    shelves: Arc<dyn Shelves>,
+    store: Arc<dyn RecordStore>,
 }
 
 impl Memory {
     /// The notes of this store.
-    pub fn new(shelves: Arc<dyn Shelves>) -> Self {
-        Self { shelves }
+    pub fn new(shelves: Arc<dyn RecordStore>) -> Self {
+        Self { store: shelves }
     }
 
     /// `remember` and `recall` over these notes.
-    pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, BadTool> {
-        Ok(vec![
-            typed(Remember(self.shelves.clone()))?,
-            typed(Recall(self.shelves.clone()))?,
-        ])
+    pub fn tools(&self) -> Result<Vec<Arc<dyn Tool>>, TypedToolError> {
+        Ok(vec![typed(Remember(self.store.clone()))?, typed(Recall(self.store.clone()))?])
     }
 }

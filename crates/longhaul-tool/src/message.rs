@@ -3,10 +3,10 @@
 //! Never: to somebody whom the model chose, and never twice for one call: what
 //! is about to leave is written down before, and what has left is after.
 
-mod deliver;
-mod parcel;
-mod record;
-mod way;
+mod channel;
+mod delivery_log;
+mod envelope;
+mod target;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,35 +16,35 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use longhaul_core::event::tool::{Finding, ToolOutput};
-use longhaul_core::id::BadId;
-use longhaul_core::policy::effect::{EffectClass, InDoubt};
-use longhaul_core::port::outbound::Reach;
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
+use longhaul_core::id::IdError;
+use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::port::outbound::NetworkScope;
+use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::{Clock, Millis, Timestamp};
 
-use crate::ask::{aside, card, typed};
-use crate::jsonl::Jsonl;
+use crate::jsonl::JsonLinesFile;
 use crate::location::Location;
-use crate::message::parcel::{Parcel, TEXT_LENGTH_MAX, recipient, refusal};
-use crate::message::record::{Intent, Record, State};
-use crate::message::way::{TAKEN_OVER, Way};
-use crate::outbound::Guarded;
-use crate::place::Trouble;
+use crate::message::channel::{DeliveryChannel, TAKEN_OVER};
+use crate::message::delivery_log::{DeliveryIntent, DeliveryLog, DeliveryState};
+use crate::message::envelope::{Envelope, TEXT_LENGTH_MAX, failure, recipient};
+use crate::outbound::GuardedClient;
+use crate::safe_dir::FsError;
+use crate::tool_support::{parse_input, run_blocking, tool_spec};
 
-pub use crate::message::deliver::{BadDeliver, Deliver};
+pub use crate::message::target::{DeliveryTarget, DeliveryTargetError};
 
 /// What the model reads of a message that has left. It is not told to whom.
 const DELIVERED: &str = "The message was delivered.";
 
 /// How messages are sent.
 #[derive(Debug, Clone)]
-pub struct Messages {
+pub struct MessageConfig {
     /// On which way.
-    pub deliver: Deliver,
+    pub target: DeliveryTarget,
     /// Where deliveries are written down.
-    pub record: Location,
+    pub log: Location,
     /// Where relative paths begin and programs work.
     pub root: PathBuf,
     /// Whether a webhook may be at a private address.
@@ -54,9 +54,9 @@ pub struct Messages {
 /// Sends messages.
 #[derive(Debug)]
 pub struct SendMessage {
-    card: ToolCard,
-    record: Record,
-    way: Way,
+    spec: ToolSpec,
+    log: DeliveryLog,
+    channel: DeliveryChannel,
 }
 
 #[derive(Debug, Deserialize)]
@@ -68,10 +68,10 @@ struct Input {
 impl SendMessage {
     /// The tool that sends messages so.
     pub fn new(
-        messages: Messages,
+        messages: MessageConfig,
         clock: Arc<dyn Clock>,
-        out: Arc<Guarded>,
-    ) -> Result<Self, BadId> {
+        out: Arc<GuardedClient>,
+    ) -> Result<Self, IdError> {
         let properties = json!({
             "text": {
                 "type": "string",
@@ -83,45 +83,49 @@ impl SendMessage {
         let description = "Sends a message to the person you work for. Who that is, is set for \
             you. A message that has left can't be taken back.";
         Ok(Self {
-            card: ToolCard {
-                verifies: true,
-                in_doubt: Some(InDoubt::Ask),
+            spec: ToolSpec {
+                can_verify: true,
+                in_doubt: Some(InDoubtPolicy::Ask),
                 timeout: Some(Millis::from_secs(120)),
-                ..card("send_message", description, properties, &["text"])?
+                ..tool_spec("send_message", description, properties, &["text"])?
             },
-            record: Record(Jsonl::new(messages.record.based_in(&messages.root))),
-            way: Way {
-                deliver: messages.deliver.based_in(&messages.root),
+            log: DeliveryLog(JsonLinesFile::new(messages.log.resolved_from(&messages.root))),
+            channel: DeliveryChannel {
+                target: messages.target.resolved_from(&messages.root),
                 root: messages.root,
                 reach: match messages.allow_private {
-                    true => Reach::Private,
-                    false => Reach::Public,
+                    true => NetworkScope::Private,
+                    false => NetworkScope::Public,
                 },
                 clock,
-                out,
+                client: out,
             },
         })
     }
 
     fn now(&self) -> Timestamp {
-        self.way.clock.now()
+        self.channel.clock.now()
     }
 
     /// Writes down that the message is about to leave; says what was known before.
-    async fn intend(&self, around: &ToolContext, parcel: &Parcel) -> Result<State, ToolFailure> {
-        let (record, way, at) = (self.record.clone(), self.way.deliver.way(), self.now());
+    async fn record_intent(
+        &self,
+        around: &ToolContext,
+        parcel: &Envelope,
+    ) -> Result<DeliveryState, ToolFailure> {
+        let (record, way, at) = (self.log.clone(), self.channel.target.channel_name(), self.now());
         let (around, parcel) = (around.clone(), parcel.clone());
-        aside(move || {
-            let intent = Intent {
-                around: &around,
+        run_blocking(move || {
+            let intent = DeliveryIntent {
+                ctx: &around,
                 recipient: &parcel.recipient,
                 text: &parcel.text,
-                way,
+                channel: way,
                 at,
             };
-            record.intend(&intent).map_err(|why| {
+            record.record_intent(&intent).map_err(|why| {
                 let path = record.0.path();
-                refusal(format!("the record of deliveries `{path}` {why}"))
+                failure(format!("the record of deliveries `{path}` {why}"))
             })
         })
         .await
@@ -130,8 +134,8 @@ impl SendMessage {
 
 #[async_trait]
 impl Tool for SendMessage {
-    fn card(&self) -> &ToolCard {
-        &self.card
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
     }
 
     fn class(&self, _input: &Value) -> EffectClass {
@@ -142,35 +146,42 @@ impl Tool for SendMessage {
         Vec::new()
     }
 
-    fn subjects_in(&self, _input: &Value, context: &BTreeMap<String, RawJson>) -> Vec<String> {
+    fn subjects_with_context(
+        &self,
+        _input: &Value,
+        context: &BTreeMap<String, RawJson>,
+    ) -> Vec<String> {
         recipient(context).into_iter().collect()
     }
 
     /// A program does not end with its worker.
-    fn outlives(&self) -> bool {
-        matches!(self.way.deliver, Deliver::Command(_))
+    fn may_outlive_worker(&self) -> bool {
+        matches!(self.channel.target, DeliveryTarget::Command(_))
     }
 
     async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input: Input = typed(&self.card, input)?;
-        let parcel = Parcel::new(input.text, around)?;
-        match self.intend(around, &parcel).await? {
-            State::Delivered => return Ok(ToolOutput::text(DELIVERED)),
-            State::Begun { epoch, .. } if epoch > around.epoch.0 => {
-                return Err(refusal(TAKEN_OVER.into()));
+        let input: Input = parse_input(&self.spec, input)?;
+        let parcel = Envelope::new(input.text, around)?;
+        match self.record_intent(around, &parcel).await? {
+            DeliveryState::Delivered => return Ok(ToolOutput::text(DELIVERED)),
+            DeliveryState::Started { epoch, .. } if epoch > around.epoch.0 => {
+                return Err(failure(TAKEN_OVER.into()));
             }
-            State::Nothing | State::Elsewhere | State::Begun { .. } | State::Failed => {}
+            DeliveryState::NotStarted
+            | DeliveryState::NoRecord
+            | DeliveryState::Started { .. }
+            | DeliveryState::Failed => {}
         }
-        let sent = self.way.send(&parcel, &self.record, around.epoch).await;
-        let (record, around, at) = (self.record.clone(), around.clone(), self.now());
+        let sent = self.channel.send(&parcel, &self.log, around.epoch).await;
+        let (record, around, at) = (self.log.clone(), around.clone(), self.now());
         let output = match &sent {
             Ok(_) => Ok(ToolOutput::text(DELIVERED)),
             Err(lost) => Err(lost.failure()),
         };
-        let wrote = aside(move || {
+        let wrote = run_blocking(move || {
             Ok(match &sent {
-                Ok(answer) => record.receipt(&around.key, at, answer),
-                Err(lost) => record.failure(&around, at, lost.sure),
+                Ok(answer) => record.record_receipt(&around.idempotency_key, at, answer),
+                Err(lost) => record.record_failure(&around, at, lost.is_certain),
             })
         });
         match (wrote.await, output) {
@@ -182,46 +193,52 @@ impl Tool for SendMessage {
         }
     }
 
-    async fn verify(&self, _input: Value, around: &ToolContext) -> Finding {
-        let (record, deliver) = (self.record.clone(), self.way.deliver.clone());
-        let (key, now) = (around.key.clone(), self.now());
-        let looked = aside(move || {
-            let finding = judge(&record, &deliver, &key);
-            if let Ok((Finding::Happened(_), true)) = finding {
+    async fn verify(&self, _input: Value, around: &ToolContext) -> VerifyOutcome {
+        let (record, deliver) = (self.log.clone(), self.channel.target.clone());
+        let (key, now) = (around.idempotency_key.clone(), self.now());
+        let looked = run_blocking(move || {
+            let finding = verify_delivery(&record, &deliver, &key);
+            if let Ok((VerifyOutcome::Happened(_), true)) = finding {
                 // What the outbox proves is written down for the next who asks.
-                _ = record.receipt(&key, now, "found in the outbox");
+                _ = record.record_receipt(&key, now, "found in the outbox");
             }
             Ok(finding)
         });
         match looked.await {
             Ok(Ok((finding, _))) => finding,
-            Ok(Err(_)) | Err(_) => Finding::Unknown,
+            Ok(Err(_)) | Err(_) => VerifyOutcome::Unknown,
         }
     }
 }
 
 /// Whether a message has left, by the record and the outbox; and whether it was
 /// the outbox that said so.
-fn judge(record: &Record, deliver: &Deliver, key: &str) -> Result<(Finding, bool), Trouble> {
-    let delivered = || Finding::Happened(ToolOutput::text(DELIVERED));
+fn verify_delivery(
+    record: &DeliveryLog,
+    deliver: &DeliveryTarget,
+    key: &str,
+) -> Result<(VerifyOutcome, bool), FsError> {
+    let delivered = || VerifyOutcome::Happened(ToolOutput::text(DELIVERED));
     let way = match record.state(key)? {
-        State::Delivered => return Ok((delivered(), false)),
-        State::Nothing | State::Failed => return Ok((Finding::NotHappened, false)),
-        State::Elsewhere => return Ok((Finding::Unknown, false)),
-        State::Begun { way, .. } => way,
+        DeliveryState::Delivered => return Ok((delivered(), false)),
+        DeliveryState::NotStarted | DeliveryState::Failed => {
+            return Ok((VerifyOutcome::NotHappened, false));
+        }
+        DeliveryState::NoRecord => return Ok((VerifyOutcome::Unknown, false)),
+        DeliveryState::Started { channel, .. } => channel,
     };
-    let Deliver::File(path) = deliver else {
-        return Ok((Finding::Unknown, false));
+    let DeliveryTarget::File(path) = deliver else {
+        return Ok((VerifyOutcome::Unknown, false));
     };
-    if way != deliver.way() {
-        return Ok((Finding::Unknown, false));
+    if way != deliver.channel_name() {
+        return Ok((VerifyOutcome::Unknown, false));
     }
-    let stands = match Jsonl::new(path.clone()).hold_if_there()? {
-        Some(held) => !held.find(key)?.lines.is_empty(),
+    let stands = match JsonLinesFile::new(path.clone()).lock_existing()? {
+        Some(held) => !held.find_key(key)?.lines.is_empty(),
         None => false,
     };
     Ok(match stands {
         true => (delivered(), true),
-        false => (Finding::NotHappened, true),
+        false => (VerifyOutcome::NotHappened, true),
     })
 }

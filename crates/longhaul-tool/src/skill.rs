@@ -17,19 +17,19 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
-use crate::ask::{TIMEOUT, aside};
-use crate::files::closed::{self, Wish};
+use crate::filename_fold::escaped;
 use crate::files::path::{self, SKILL};
-use crate::files::text::text;
-use crate::place::{Folder, Place, Trouble};
-use crate::spelling::shown;
-use crate::typed::{BadTool, TypedTool, typed};
+use crate::files::protected::{self, Access};
+use crate::files::text::decode_utf8;
+use crate::safe_dir::{DirHandle, FsError, SafeDir};
+use crate::tool_support::{TIMEOUT, run_blocking};
+use crate::typed::{TypedTool, TypedToolError, typed};
 
 /// What introduces a skill.
-const FILE: &str = "SKILL.md";
+const SKILL_FILE: &str = "SKILL.md";
 
 /// The longest file that is shown, in bytes.
-const BYTES_MAX: usize = 256 * 1024;
+const FILE_BYTES_MAX: usize = 256 * 1024;
 
 /// So many files of a skill are listed.
 const LISTED_MAX: usize = 200;
@@ -42,7 +42,7 @@ const DEPTH_MAX: usize = 5;
 pub struct Skills {
     root: PathBuf,
     folders: Vec<Vec<String>>,
-    kept: Vec<PathBuf>,
+    protected: Vec<PathBuf>,
 }
 
 impl Skills {
@@ -52,20 +52,20 @@ impl Skills {
         Self {
             root: root.into(),
             folders: folders.iter().map(parts).collect(),
-            kept: Vec::new(),
+            protected: Vec::new(),
         }
     }
 
     /// Closes these files and folders to agents.
-    pub fn without(mut self, kept: impl IntoIterator<Item = PathBuf>) -> Self {
-        self.kept.extend(kept);
+    pub fn with_protected(mut self, kept: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.protected.extend(kept);
         self
     }
 
     /// `read_skill` over these folders.
-    pub fn tool(self) -> Result<Arc<dyn Tool>, BadTool> {
+    pub fn tool(self) -> Result<Arc<dyn Tool>, TypedToolError> {
         typed(ReadSkill {
-            place: Place::new(self.root).without(self.kept),
+            dir: SafeDir::new(self.root).with_protected(self.protected),
             folders: self.folders.into(),
         })
     }
@@ -74,7 +74,7 @@ impl Skills {
 /// Reads skills.
 #[derive(Debug)]
 struct ReadSkill {
-    place: Place,
+    dir: SafeDir,
     folders: Arc<[Vec<String>]>,
 }
 
@@ -109,18 +109,18 @@ impl TypedTool for ReadSkill {
     }
 
     async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let skill = listed(&ctx.skills, &input.skill).map_err(refuse)?;
-        let (place, folders) = (self.place.clone(), Arc::clone(&self.folders));
-        aside(move || read((&place, &folders), &skill, input.path.as_deref())).await
+        let skill = check_listed(&ctx.skills, &input.skill).map_err(failure)?;
+        let (place, folders) = (self.dir.clone(), Arc::clone(&self.folders));
+        run_blocking(move || read_skill((&place, &folders), &skill, input.path.as_deref())).await
     }
 }
 
-fn refuse(why: String) -> ToolFailure {
+fn failure(why: String) -> ToolFailure {
     ToolFailure::new(format!("The skill was not read: {why}."))
 }
 
 /// The skill of this name, if it is one of these.
-fn listed(skills: &[String], name: &str) -> Result<String, String> {
+fn check_listed(skills: &[String], name: &str) -> Result<String, String> {
     let name = name.trim();
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if name.is_empty() || !name.chars().all(fits) {
@@ -129,39 +129,36 @@ fn listed(skills: &[String], name: &str) -> Result<String, String> {
     if skills.iter().any(|skill| skill == name) {
         return Ok(name.to_owned());
     }
-    let name = shown(name);
+    let name = escaped(name);
     Err(match skills {
         [] => format!("`{name}` is no skill of yours, and you have none"),
-        skills => format!(
-            "`{name}` is no skill of yours; you have: {}",
-            skills.join(", ")
-        ),
+        skills => format!("`{name}` is no skill of yours; you have: {}", skills.join(", ")),
     })
 }
 
-fn read(
-    (place, folders): (&Place, &[Vec<String>]),
+fn read_skill(
+    (place, folders): (&SafeDir, &[Vec<String>]),
     skill: &str,
     path: Option<&str>,
 ) -> Result<ToolOutput, ToolFailure> {
-    let folder = find(place, folders, skill).map_err(refuse)?;
+    let folder = find_skill(place, folders, skill).map_err(failure)?;
     // Models send an empty text for what they leave out.
     let path = path.map(str::trim);
-    let path = path.filter(|path| !path.is_empty() && *path != FILE);
+    let path = path.filter(|path| !path.is_empty() && *path != SKILL_FILE);
     let shown = match path {
-        Some(path) => file(folder, skill, path),
-        None => whole(&folder, skill),
+        Some(path) => read_skill_file(folder, skill, path),
+        None => render_skill(&folder, skill),
     };
-    shown.map(ToolOutput::text).map_err(refuse)
+    shown.map(ToolOutput::text).map_err(failure)
 }
 
 /// The folder of a skill, in the first place that has it.
-fn find(place: &Place, folders: &[Vec<String>], skill: &str) -> Result<Folder, String> {
+fn find_skill(place: &SafeDir, folders: &[Vec<String>], skill: &str) -> Result<DirHandle, String> {
     for parts in folders {
         let parts: Vec<String> = parts.iter().cloned().chain([skill.to_owned()]).collect();
-        match place.folder(&parts) {
+        match place.open_dir(&parts) {
             Ok(folder) => return Ok(folder),
-            Err(Trouble::Missing) => {}
+            Err(FsError::NotFound) => {}
             Err(trouble) => return Err(format!("`{skill}` {trouble}")),
         }
     }
@@ -169,11 +166,12 @@ fn find(place: &Place, folders: &[Vec<String>], skill: &str) -> Result<Folder, S
 }
 
 /// What a skill says, and what belongs to it.
-fn whole(folder: &Folder, skill: &str) -> Result<String, String> {
-    let said = content(folder, FILE).map_err(|why| format!("`{FILE}` of `{skill}` {why}"))?;
-    let mut shown = body(&said).trim().to_owned();
+fn render_skill(folder: &DirHandle, skill: &str) -> Result<String, String> {
+    let said = read_text(folder, SKILL_FILE)
+        .map_err(|why| format!("`{SKILL_FILE}` of `{skill}` {why}"))?;
+    let mut shown = without_front_matter(&said).trim().to_owned();
     let mut files = Vec::new();
-    let more = list(folder, "", 0, &mut files);
+    let more = list_files(folder, "", 0, &mut files);
     if !files.is_empty() {
         files.sort();
         shown.push_str("\n\n[Files of this skill, to be read with `path`:]\n");
@@ -185,9 +183,9 @@ fn whole(folder: &Folder, skill: &str) -> Result<String, String> {
     Ok(shown)
 }
 
-fn file(folder: Folder, skill: &str, path: &str) -> Result<String, String> {
+fn read_skill_file(folder: DirHandle, skill: &str, path: &str) -> Result<String, String> {
     let mut parts = path::parts_below(&SKILL, &[], path).map_err(|bad| bad.to_string())?;
-    if let Some(why) = closed::why(&parts, Wish::Read) {
+    if let Some(why) = protected::protected_reason(&parts, Access::Read) {
         return Err(format!("`{path}` {why}"));
     }
     let Some(file) = parts.pop() else {
@@ -196,25 +194,23 @@ fn file(folder: Folder, skill: &str, path: &str) -> Result<String, String> {
     let mut folder = folder;
     let said = |why: String| format!("`{path}` of `{skill}` {why}; read the skill for its list");
     for part in &parts {
-        folder = folder
-            .step(part)
-            .map_err(|trouble| said(trouble.to_string()))?;
+        folder = folder.open_child(part).map_err(|trouble| said(trouble.to_string()))?;
     }
-    content(&folder, &file).map_err(said)
+    read_text(&folder, &file).map_err(said)
 }
 
 /// The text of a file.
-fn content(folder: &Folder, file: &str) -> Result<String, String> {
-    let taken = folder.read(file, BYTES_MAX);
+fn read_text(folder: &DirHandle, file: &str) -> Result<String, String> {
+    let taken = folder.read(file, FILE_BYTES_MAX);
     let taken = taken.map_err(|trouble| trouble.to_string())?;
-    if taken.cut {
-        return Err(format!("is longer than {BYTES_MAX} bytes"));
+    if taken.is_truncated {
+        return Err(format!("is longer than {FILE_BYTES_MAX} bytes"));
     }
-    text(taken.bytes)
+    decode_utf8(taken.bytes)
 }
 
 /// What stands below the front matter.
-fn body(said: &str) -> &str {
+fn without_front_matter(said: &str) -> &str {
     let said = said.strip_prefix('\u{feff}').unwrap_or(said);
     let mut lines = said.split_inclusive('\n');
     let is_fence = |line: &str| line.trim_end() == "---";
@@ -232,7 +228,7 @@ fn body(said: &str) -> &str {
 }
 
 /// Lists the plain files below a folder, and says whether some were left out.
-fn list(folder: &Folder, above: &str, depth: usize, files: &mut Vec<String>) -> bool {
+fn list_files(folder: &DirHandle, above: &str, depth: usize, files: &mut Vec<String>) -> bool {
     let Ok(mut entries) = folder.entries(LISTED_MAX + 1) else {
         return true;
     };
@@ -240,8 +236,10 @@ fn list(folder: &Folder, above: &str, depth: usize, files: &mut Vec<String>) -> 
     let mut more = entries.len() > LISTED_MAX;
     for (name, kind) in entries {
         let path = format!("{above}{name}");
-        let hidden = name.starts_with('.') || depth == 0 && name == FILE;
-        if hidden || closed::why(std::slice::from_ref(&name), Wish::Read).is_some() {
+        let hidden = name.starts_with('.') || depth == 0 && name == SKILL_FILE;
+        if hidden
+            || protected::protected_reason(std::slice::from_ref(&name), Access::Read).is_some()
+        {
             continue;
         }
         if files.len() == LISTED_MAX {
@@ -250,9 +248,9 @@ fn list(folder: &Folder, above: &str, depth: usize, files: &mut Vec<String>) -> 
         if kind == FileType::RegularFile {
             files.push(path);
         } else if kind == FileType::Directory {
-            more |= match folder.enter(&name) {
+            more |= match folder.enter_known(&name) {
                 Ok(below) if depth < DEPTH_MAX => {
-                    list(&below, &format!("{path}/"), depth + 1, files)
+                    list_files(&below, &format!("{path}/"), depth + 1, files)
                 }
                 Ok(_) | Err(_) => true,
             };
@@ -263,10 +261,10 @@ fn list(folder: &Folder, above: &str, depth: usize, files: &mut Vec<String>) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::body;
+    use super::without_front_matter;
 
     #[test]
-    fn the_front_matter_is_cut_off() {
+    fn front_matter_is_removed_from_a_skill() {
         for (said, expected) in [
             ("---\nname: a\n---\n\nHi\n---\n", "\nHi\n---\n"),
             ("\u{feff}---\r\nname: a\r\n---\r\nHi", "Hi"),
@@ -274,7 +272,7 @@ mod tests {
             ("---\nnever closed", "---\nnever closed"),
             ("", ""),
         ] {
-            assert_eq!(body(said), expected);
+            assert_eq!(without_front_matter(said), expected);
         }
     }
 }

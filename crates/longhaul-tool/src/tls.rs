@@ -5,7 +5,7 @@
 use std::sync::Once;
 
 /// Sees to it that there is one.
-pub(crate) fn with_provider() {
+pub(crate) fn ensure_provider() {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
         // An error says that there is one already, which is as good.

@@ -15,14 +15,14 @@ use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use longhaul_core::event::tool::{Finding, ToolOutput};
-use longhaul_core::id::{BadId, ToolName};
-use longhaul_core::policy::effect::{EffectClass, InDoubt};
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
-use longhaul_core::raw::canonical;
+use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
+use longhaul_core::id::{IdError, ToolName};
+use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
+use longhaul_core::raw::canonical_json;
 use longhaul_core::time::Millis;
 
-use crate::ask;
+use crate::tool_support;
 
 /// Something an agent can do, with an input that is a type.
 ///
@@ -46,14 +46,14 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
     const VERIFIES: bool = false;
 
     /// What it wants done in doubt; none: what the agent says.
-    const IN_DOUBT: Option<InDoubt> = None;
+    const IN_DOUBT: Option<InDoubtPolicy> = None;
 
     /// How long a call may take; none: the runtime's usual.
     const TIMEOUT: Option<Millis> = None;
 
     /// A call that is let go of ends for good: what it had begun is stopped before
     /// its drop returns, so that it is never in doubt.
-    const STOPS_CLEANLY: bool = false;
+    const IS_CANCEL_SAFE: bool = false;
 
     /// What this call does to the world.
     fn class(&self, _input: &Self::Input) -> EffectClass {
@@ -70,7 +70,7 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
     fn raw_subjects(&self, input: &Value) -> Vec<String> {
         let typed = Self::Input::deserialize(input).ok();
         let subjects = typed.and_then(|typed| self.subjects(&typed));
-        subjects.unwrap_or_else(|| vec![canonical(input)])
+        subjects.unwrap_or_else(|| vec![canonical_json(input)])
     }
 
     /// Does it.
@@ -81,23 +81,23 @@ pub trait TypedTool: Send + Sync + Debug + 'static {
     ) -> Result<ToolOutput, ToolFailure>;
 
     /// Looks whether a call under this key has happened.
-    async fn verify(&self, _input: Self::Input, _around: &ToolContext) -> Finding {
-        Finding::Unknown
+    async fn verify(&self, _input: Self::Input, _around: &ToolContext) -> VerifyOutcome {
+        VerifyOutcome::Unknown
     }
 }
 
 /// A typed tool that can't be one.
 #[derive(Debug, thiserror::Error)]
-pub enum BadTool {
+pub enum TypedToolError {
     /// Its name is none.
     #[error(transparent)]
-    Name(#[from] BadId),
+    Name(#[from] IdError),
     /// Providers take the schema of an object and nothing else at its top.
     #[error(
         "the input of the tool `{tool}` is {found}, and a tool's input is an object: make its type a \
          struct with named fields, and put what differs into one of them"
     )]
-    NoObject {
+    InputNotObject {
         /// Which tool.
         tool: ToolName,
         /// What its type is instead.
@@ -106,35 +106,33 @@ pub enum BadTool {
 }
 
 /// The tool as the runtime takes it.
-pub fn typed<T: TypedTool>(tool: T) -> Result<Arc<dyn Tool>, BadTool> {
+pub fn typed<T: TypedTool>(tool: T) -> Result<Arc<dyn Tool>, TypedToolError> {
     let name = ToolName::new(T::NAME)?;
-    let schema = schema::of::<T::Input>();
-    let schema = schema.map_err(|found| BadTool::NoObject {
-        tool: name.clone(),
-        found,
-    })?;
-    let card = ToolCard {
+    let schema = schema::input_schema::<T::Input>();
+    let schema =
+        schema.map_err(|found| TypedToolError::InputNotObject { tool: name.clone(), found })?;
+    let card = ToolSpec {
         name,
         description: T::DESCRIPTION.to_owned(),
         schema,
-        verifies: T::VERIFIES,
+        can_verify: T::VERIFIES,
         in_doubt: T::IN_DOUBT,
         timeout: T::TIMEOUT,
     };
-    Ok(Arc::new(Typed { card, tool }))
+    Ok(Arc::new(TypedAdapter { spec: card, tool }))
 }
 
 /// A typed tool behind the port.
 #[derive(Debug)]
-struct Typed<T> {
-    card: ToolCard,
+struct TypedAdapter<T> {
+    spec: ToolSpec,
     tool: T,
 }
 
 #[async_trait]
-impl<T: TypedTool> Tool for Typed<T> {
-    fn card(&self) -> &ToolCard {
-        &self.card
+impl<T: TypedTool> Tool for TypedAdapter<T> {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
     }
 
     fn class(&self, input: &Value) -> EffectClass {
@@ -146,20 +144,20 @@ impl<T: TypedTool> Tool for Typed<T> {
         self.tool.raw_subjects(input)
     }
 
-    fn stops_cleanly(&self) -> bool {
-        T::STOPS_CLEANLY
+    fn is_cancel_safe(&self) -> bool {
+        T::IS_CANCEL_SAFE
     }
 
     async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let input = ask::typed(&self.card, input)?;
+        let input = tool_support::parse_input(&self.spec, input)?;
         self.tool.call(input, around).await
     }
 
-    async fn verify(&self, input: Value, around: &ToolContext) -> Finding {
-        match ask::typed(&self.card, input) {
+    async fn verify(&self, input: Value, around: &ToolContext) -> VerifyOutcome {
+        match tool_support::parse_input(&self.spec, input) {
             Ok(input) => self.tool.verify(input, around).await,
             // What can't be read was never called.
-            Err(_) => Finding::Unknown,
+            Err(_) => VerifyOutcome::Unknown,
         }
     }
 }

@@ -5,9 +5,9 @@ mod suite {
     mod command;
     mod context;
     mod files;
+    mod harness;
     mod http_fetch;
     mod interaction;
-    mod kit;
     mod memory;
     mod message;
     mod outbound;

@@ -8,8 +8,8 @@
 use std::sync::Arc;
 
 use longhaul::models::{
-    Answered, Ask, Block, Ear, Failure, Hold, Model, Quote, Reply, StopReason, Tariff, ToolCall,
-    Usage, Words,
+    Block, CostEstimate, DeltaSink, Failure, Hold, Model, ModelPricing, ModelRequest,
+    ModelResponse, Reply, StopReason, TextBlock, ToolCall, Usage,
 };
 use longhaul::schemars::{self, JsonSchema};
 use longhaul::tools::{Progress, ToolContext, ToolFailure, ToolOutput, TypedTool, typed};
@@ -26,7 +26,7 @@ struct Order {
 }
 
 /// A bank that charges once for one key.
-async fn bank(crowns: u32, key: &str) -> Result<String, Error> {
+async fn charge_at_bank(crowns: u32, key: &str) -> Result<String, Error> {
     Ok(format!("{crowns} crowns for {} letters", key.len()))
 }
 
@@ -38,15 +38,15 @@ async fn charge(
     progress.report(Some(50), "asking the bank");
     // The key is the same at every attempt: a bank takes it as its idempotency key, a database as
     // a unique column.
-    Ok(bank(order.crowns, &request.key).await?)
+    Ok(charge_at_bank(order.crowns, &request.key).await?)
 }
 
 /// Pays for something.
 #[derive(Debug)]
-struct Pay;
+struct PayTool;
 
 #[async_trait]
-impl TypedTool for Pay {
+impl TypedTool for PayTool {
     type Input = Order;
     const NAME: &'static str = "pay";
     const DESCRIPTION: &'static str = "Pays for something.";
@@ -60,12 +60,12 @@ async fn open() -> Result<Runtime, Error> {
     let clerk = Agent::new("clerk")
         .model("parrot")
         .prompt("You pay bills.")
-        .tool(typed(Pay))
+        .tool(typed(PayTool))
         .approve("pay", "Pay this?")
         .max_turns(10);
     Runtime::builder()
         .store("sqlite::memory:")
-        .model("parrot", Parrot)
+        .model("parrot", FixedReplyModel)
         .agent(clerk)
         .handler("charge", charge)
         .open()
@@ -74,27 +74,25 @@ async fn open() -> Result<Runtime, Error> {
 
 /// A model that pays 7 crowns and then says so.
 #[derive(Debug)]
-struct Parrot;
+struct FixedReplyModel;
 
 #[async_trait]
-impl Model for Parrot {
-    fn quote(&self, _ask: &Ask) -> Quote {
-        Quote {
-            hold: Hold::default(),
-            tariff: Tariff::default(),
-        }
+impl Model for FixedReplyModel {
+    fn estimate(&self, _ask: &ModelRequest) -> CostEstimate {
+        CostEstimate { hold: Hold::default(), pricing: ModelPricing::default() }
     }
 
-    async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure> {
+    async fn generate(
+        &self,
+        ask: &ModelRequest,
+        ear: &dyn DeltaSink,
+    ) -> Result<ModelResponse, Failure> {
         let (block, stop) = match ask.turn {
-            1 => (pay(7), StopReason::ToolUse),
-            _ => (say("Paid.", ear), StopReason::EndTurn),
+            1 => (pay_call(7), StopReason::ToolUse),
+            _ => (text_block("Paid.", ear), StopReason::EndTurn),
         };
-        Ok(Answered {
-            reply: Arc::new(Reply {
-                dialect: "parrot".to_owned(),
-                blocks: vec![block],
-            }),
+        Ok(ModelResponse {
+            reply: Arc::new(Reply { api: "parrot".to_owned(), blocks: vec![block] }),
             stop,
             usage: Usage::default(),
             cost: None,
@@ -103,21 +101,18 @@ impl Model for Parrot {
     }
 }
 
-fn pay(crowns: u32) -> Block {
+fn pay_call(crowns: u32) -> Block {
     Block::ToolCall(ToolCall {
         id: "call-1".to_owned(),
         name: "pay".to_owned(),
-        input: RawJson::of(&serde_json::json!({ "crowns": crowns })),
+        input: RawJson::from_serialize(&serde_json::json!({ "crowns": crowns })),
         extra: None,
     })
 }
 
-fn say(words: &str, ear: &dyn Ear) -> Block {
-    ear.words(words);
-    Block::Text(Words {
-        text: words.into(),
-        extra: None,
-    })
+fn text_block(words: &str, ear: &dyn DeltaSink) -> Block {
+    ear.on_text(words);
+    Block::Text(TextBlock { text: words.into(), extra: None })
 }
 
 async fn answer_gates(runtime: &Runtime) -> Result<(), Error> {
@@ -152,7 +147,7 @@ async fn drive(runtime: &Runtime, stop: CancellationToken) -> Result<(), Error> 
     worker.run(stop).await
 }
 
-async fn work(runtime: &Runtime) -> Result<Vec<String>, Error> {
+async fn submit_and_wait(runtime: &Runtime) -> Result<Vec<String>, Error> {
     let task = Task::new("charge").input(serde_json::json!({ "crowns": 7 }));
     let charged = runtime.submit(task.idempotency_key("order-7")).await?;
     let clerk = runtime.submit(Task::new("clerk").input("Pay it.")).await?;
@@ -170,7 +165,7 @@ pub(crate) async fn main() -> Result<(), Error> {
     let stop = CancellationToken::new();
     let (worked, driven) = tokio::join!(
         async {
-            let worked = work(&runtime).await;
+            let worked = submit_and_wait(&runtime).await;
             stop.cancel();
             worked
         },

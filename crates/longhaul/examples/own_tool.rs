@@ -8,12 +8,14 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longhaul::context::{
-    ContextError, ContextProvider, Every, Eye, Glance, NamedEyes, Perception, Sight,
+    ContextError, ContextProvider, ContextProviderRegistry, ContextRequest, Perception,
+    PerceptionConfig, PerceptionInterval, PerceptionSource,
 };
+use longhaul::ephemeral::{Ephemeral, EphemeralOutcome, SingleModel};
 use longhaul::schemars::{self, JsonSchema};
-use longhaul::stateless::{Ephemeral, OneModel, Outcome};
 use longhaul::tools::{
-    EffectClass, Finding, InDoubt, ToolContext, ToolFailure, ToolOutput, TypedTool, typed,
+    EffectClass, InDoubtPolicy, ToolContext, ToolFailure, ToolOutput, TypedTool, VerifyOutcome,
+    typed,
 };
 use longhaul::{AgentDefinition, AgentName, Millis, RawJson, async_trait, models};
 use serde::Deserialize;
@@ -21,7 +23,7 @@ use serde_json::json;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Journey {
+struct FareInput {
     /// Where it begins, such as `Oslo`
     from: String,
     /// Where it ends
@@ -32,18 +34,18 @@ struct Journey {
 }
 
 #[derive(Debug)]
-struct Fare {
-    per_letter: u32,
+struct FareTool {
+    per_char: u32,
 }
 
 #[async_trait]
-impl TypedTool for Fare {
-    type Input = Journey;
+impl TypedTool for FareTool {
+    type Input = FareInput;
     const NAME: &'static str = "fare";
     const DESCRIPTION: &'static str = "Says what a journey costs.";
     const CLASS: EffectClass = EffectClass::Pure;
 
-    async fn call(&self, journey: Journey, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+    async fn call(&self, journey: FareInput, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         if journey.from == journey.to {
             let words = "it ends where it begins; ask for another one";
             return Err(ToolFailure::new(words));
@@ -51,76 +53,76 @@ impl TypedTool for Fare {
         ctx.progress.report(Some(50), "counting letters");
         let letters = journey.from.chars().chain(journey.to.chars()).count();
         let bags = usize::from(journey.bags.unwrap_or_default());
-        let crowns = (letters + bags) * self.per_letter as usize;
+        let crowns = (letters + bags) * self.per_char as usize;
         Ok(ToolOutput::text(format!("{crowns} crowns")))
     }
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Seat {
+struct SeatInput {
     /// Which train, such as `IC 61`
     train: String,
 }
 
 /// An office that knows its bookings by the keys of our calls.
 #[derive(Debug, Default)]
-struct Book {
+struct BookSeat {
     bookings: Mutex<BTreeMap<String, String>>,
 }
 
-impl Book {
-    fn office(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+impl BookSeat {
+    fn lock_bookings(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         self.bookings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
-impl TypedTool for Book {
-    type Input = Seat;
+impl TypedTool for BookSeat {
+    type Input = SeatInput;
     const NAME: &'static str = "book";
     const DESCRIPTION: &'static str = "Books a seat on a train.";
     const CLASS: EffectClass = EffectClass::Once;
     const TIMEOUT: Option<Millis> = Some(Millis::from_secs(20));
     const VERIFIES: bool = true;
-    const IN_DOUBT: Option<InDoubt> = Some(InDoubt::Ask);
+    const IN_DOUBT: Option<InDoubtPolicy> = Some(InDoubtPolicy::Ask);
 
-    fn subjects(&self, seat: &Seat) -> Option<Vec<String>> {
+    fn subjects(&self, seat: &SeatInput) -> Option<Vec<String>> {
         Some(vec![seat.train.clone()])
     }
 
-    async fn call(&self, seat: Seat, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+    async fn call(&self, seat: SeatInput, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let Some(counter) = ctx.context.get("counter") else {
             return Err(ToolFailure::new("no counter is open"));
         };
         ctx.progress.report(None, "the office is asked");
         let booked = format!("{} at counter {}", seat.train, counter.as_str());
-        self.office().insert(ctx.key.clone(), booked.clone());
+        self.lock_bookings().insert(ctx.idempotency_key.clone(), booked.clone());
         Ok(ToolOutput::text(booked))
     }
 
-    async fn verify(&self, _seat: Seat, ctx: &ToolContext) -> Finding {
-        match self.office().get(&ctx.key) {
-            Some(booked) => Finding::Happened(ToolOutput::text(booked.as_str())),
-            None => Finding::NotHappened,
+    async fn verify(&self, _seat: SeatInput, ctx: &ToolContext) -> VerifyOutcome {
+        match self.lock_bookings().get(&ctx.idempotency_key) {
+            Some(booked) => VerifyOutcome::Happened(ToolOutput::text(booked.as_str())),
+            None => VerifyOutcome::NotHappened,
         }
     }
 }
 
 /// Looks at the board of a station.
 #[derive(Debug)]
-struct Board;
+struct DepartureBoard;
 
 #[async_trait]
-impl ContextProvider for Board {
-    async fn look(&self, glance: &Glance) -> Result<Perception, ContextError> {
-        if glance.input.value().is_null() {
-            return Err(ContextError::lasting("nobody asked anything"));
+impl ContextProvider for DepartureBoard {
+    async fn fetch(&self, glance: &ContextRequest) -> Result<Perception, ContextError> {
+        if glance.input.to_value().is_null() {
+            return Err(ContextError::permanent("nobody asked anything"));
         }
         let world = json!({ "station": "Oslo S", "late": ["IC 61"] });
         Ok(Perception {
-            world: RawJson::of(&world),
-            context: BTreeMap::from([("counter".to_owned(), RawJson::of(&7))]),
+            world: RawJson::from_serialize(&world),
+            context: BTreeMap::from([("counter".to_owned(), RawJson::from_serialize(&7))]),
         })
     }
 }
@@ -133,28 +135,26 @@ replies:
   - text: 'You have a seat: {{ last_result }}.'
 ";
 
-pub(crate) async fn answer() -> Result<Outcome, Box<dyn Error>> {
+pub(crate) async fn answer() -> Result<EphemeralOutcome, Box<dyn Error>> {
     let model = models::scripted("fares", SCRIPT)?;
-    let models = OneModel::new("scripted/fares", Arc::new(model));
-    let tools = [typed(Fare { per_letter: 7 })?, typed(Book::default())?];
-    let mut eyes = NamedEyes::default();
-    eyes.register("board", Arc::new(Board));
+    let models = SingleModel::new("scripted/fares", Arc::new(model));
+    let tools = [typed(FareTool { per_char: 7 })?, typed(BookSeat::default())?];
+    let mut eyes = ContextProviderRegistry::default();
+    eyes.register("board", Arc::new(DepartureBoard));
     let agent = AgentDefinition {
         tools: vec!["fare".to_owned(), "book".to_owned()],
         context: vec!["counter".to_owned()],
-        perception: Some(Sight {
-            eye: Eye::Named("board".to_owned()),
-            every: Every::Run,
+        perception: Some(PerceptionConfig {
+            source: PerceptionSource::Named("board".to_owned()),
+            every: PerceptionInterval::Run,
         }),
         prompt: "You sell tickets at {{ perception.station }}. \
                  Late: {{ perception.late }}."
             .to_owned(),
         ..AgentDefinition::new(AgentName::new("clerk")?)
     };
-    let clerk = Ephemeral::new(Arc::new(models), tools)?.eyes(Arc::new(eyes));
-    let first = clerk
-        .ask(agent.clone(), Vec::new(), "Oslo to Bergen, two bags?")
-        .await?;
+    let clerk = Ephemeral::new(Arc::new(models), tools)?.context_providers(Arc::new(eyes));
+    let first = clerk.ask(agent.clone(), Vec::new(), "Oslo to Bergen, two bags?").await?;
     // Nothing was kept: what was said before is handed in again.
     let second = clerk.ask(agent, first.messages, "Say it again.").await?;
     Ok(second)

@@ -4,15 +4,15 @@
 
 use std::sync::Arc;
 
-use longhaul_core::id::{AgentName, BadId};
-use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, Verdict};
+use longhaul_core::id::{AgentName, IdError};
+use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, RuleAction};
 use longhaul_core::port::tool::Tool;
 use longhaul_engine::agent::Agent as AgentDefinition;
-use longhaul_engine::agent::wish::{Every, Eye, Sight};
+use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
 use longhaul_tool::typed;
 use serde::Serialize;
 
-use crate::error::{Error, NotJson, to_json};
+use crate::error::{Error, SerializeError, to_json};
 
 /// An agent: a name, a prompt, a model and tools.
 ///
@@ -27,9 +27,9 @@ use crate::error::{Error, NotJson, to_json};
 /// ```
 #[derive(Debug)]
 pub struct Agent {
-    definition: Result<AgentDefinition, BadId>,
+    definition: Result<AgentDefinition, IdError>,
     tools: Vec<AgentTool>,
-    bad_value: Option<NotJson>,
+    serialize_error: Option<SerializeError>,
 }
 
 /// A tool of an agent: one of the program's own, or the name of one that the project has.
@@ -38,35 +38,35 @@ pub struct Agent {
 /// an `Arc` of anything that implements [`Tool`](crate::tools::Tool), or a name such as
 /// `"read_file"` or `"mcp:github"`.
 #[derive(Debug)]
-pub struct AgentTool(ToolSource);
+pub struct AgentTool(ToolRef);
 
 #[derive(Debug)]
-enum ToolSource {
-    Own(Result<Arc<dyn Tool>, typed::BadTool>),
+enum ToolRef {
+    Instance(Result<Arc<dyn Tool>, typed::TypedToolError>),
     Named(String),
 }
 
-impl From<Result<Arc<dyn Tool>, typed::BadTool>> for AgentTool {
-    fn from(tool: Result<Arc<dyn Tool>, typed::BadTool>) -> Self {
-        Self(ToolSource::Own(tool))
+impl From<Result<Arc<dyn Tool>, typed::TypedToolError>> for AgentTool {
+    fn from(tool: Result<Arc<dyn Tool>, typed::TypedToolError>) -> Self {
+        Self(ToolRef::Instance(tool))
     }
 }
 
 impl From<Arc<dyn Tool>> for AgentTool {
     fn from(tool: Arc<dyn Tool>) -> Self {
-        Self(ToolSource::Own(Ok(tool)))
+        Self(ToolRef::Instance(Ok(tool)))
     }
 }
 
 impl<T: Tool + 'static> From<Arc<T>> for AgentTool {
     fn from(tool: Arc<T>) -> Self {
-        Self(ToolSource::Own(Ok(tool)))
+        Self(ToolRef::Instance(Ok(tool)))
     }
 }
 
 impl From<&str> for AgentTool {
     fn from(name: &str) -> Self {
-        Self(ToolSource::Named(name.to_owned()))
+        Self(ToolRef::Named(name.to_owned()))
     }
 }
 
@@ -76,7 +76,7 @@ impl Agent {
         Self {
             definition: AgentName::new(name.into()).map(AgentDefinition::new),
             tools: Vec::new(),
-            bad_value: None,
+            serialize_error: None,
         }
     }
 
@@ -125,7 +125,7 @@ impl Agent {
         let rule = GateRule {
             tool: tool.into(),
             subject: None,
-            verdict: Verdict::Ask(ask.into()),
+            action: RuleAction::Ask(ask.into()),
             always: false,
             timeout: None,
             on_timeout: OnTimeout::default(),
@@ -140,9 +140,9 @@ impl Agent {
     /// `perception` in the prompt.
     #[must_use]
     pub fn context_provider(self, name: impl Into<String>) -> Self {
-        let sight = Sight {
-            eye: Eye::Named(name.into()),
-            every: Every::Run,
+        let sight = PerceptionConfig {
+            source: PerceptionSource::Named(name.into()),
+            every: PerceptionInterval::Run,
         };
         self.define(|agent| agent.perception = Some(sight))
     }
@@ -160,7 +160,7 @@ impl Agent {
         let mut fault = None;
         let schema = to_json("the output schema", &schema, &mut fault);
         let mut agent = self.define(|agent| agent.output = Some(schema));
-        agent.bad_value = fault;
+        agent.serialize_error = fault;
         agent
     }
 
@@ -173,16 +173,16 @@ impl Agent {
     /// The definition, and the tools that are the program's own.
     pub(crate) fn build(self) -> Result<(AgentDefinition, Vec<Arc<dyn Tool>>), Error> {
         let mut definition = self.definition?;
-        if let Some(bad) = self.bad_value {
+        if let Some(bad) = self.serialize_error {
             return Err(bad.into());
         }
         let mut own = Vec::new();
         for AgentTool(tool) in self.tools {
             match tool {
-                ToolSource::Named(name) => definition.tools.push(name),
-                ToolSource::Own(tool) => {
+                ToolRef::Named(name) => definition.tools.push(name),
+                ToolRef::Instance(tool) => {
                     let tool = tool?;
-                    definition.tools.push(tool.card().name.to_string());
+                    definition.tools.push(tool.spec().name.to_string());
                     own.push(tool);
                 }
             }

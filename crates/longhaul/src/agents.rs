@@ -3,26 +3,26 @@
 //! Never: runs an agent whose file asks for what this build can't do. Such a
 //! file is told apart from a broken one, and refused like it.
 
-pub mod change;
+pub mod built_in;
 pub mod check;
 mod claude;
-pub(crate) mod cut;
-pub mod draft;
+pub(crate) mod diagnostics;
+pub mod diff;
+pub mod escape;
+mod executable;
 mod files;
-mod front;
-mod house;
+mod front_matter;
 pub(crate) mod in_code;
-mod later;
 pub mod load;
-pub mod loaded;
+pub mod load_context;
+pub mod loaded_agents;
 mod output;
 pub mod problem;
-mod program;
+mod project_rules;
 mod rule;
-pub(crate) mod sheet;
-pub mod shelf;
-pub mod shipped;
+mod runtime_fields;
+pub mod scaffold;
+mod shell_check;
+pub(crate) mod split;
 mod template;
 mod tools;
-pub mod verbatim;
-mod wishes;

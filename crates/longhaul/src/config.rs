@@ -5,19 +5,19 @@
 //!
 //! Never: reads the environment of the process. It is handed in.
 
-mod confine;
+pub mod built_in_providers;
+mod cross_checks;
 pub mod dotenv;
 pub mod env;
-pub mod fault;
-pub mod key;
-pub mod kind;
-pub mod known;
+pub mod error;
+mod git_tracked;
 pub(crate) mod layer;
 pub mod load;
-mod own_prices;
+mod path_checks;
+mod price_overrides;
+pub mod process_env;
+pub mod schema;
 pub mod secrets;
 pub mod settings;
-pub mod surroundings;
-mod tracked;
 pub mod value;
-mod whole;
+pub mod value_kind;

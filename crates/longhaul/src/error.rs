@@ -6,16 +6,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longhaul_core::id::{BadId, RunId};
+use longhaul_core::id::{IdError, RunId};
 use longhaul_core::port::store::StoreError;
 use longhaul_core::raw::RawJson;
-use longhaul_core::status::{Fault, Status};
-use longhaul_engine::toolbox;
+use longhaul_core::status::{RunError, Status};
+use longhaul_engine::tool_registry;
 use longhaul_model::scripted::ScriptError;
 use longhaul_tool::typed;
 use serde::Serialize;
 
-use crate::agents::loaded::AgentError;
+use crate::agents::loaded_agents::AgentError;
 use crate::assemble::AssembleError;
 
 /// Why something that a program asked of Longhaul was not done.
@@ -27,16 +27,16 @@ pub enum Error {
         "nothing says where runs are kept: name a store, such as `.store(\"sqlite:agents.db\")`, \
          or a project with `.project(\".\")`"
     )]
-    NoStore,
+    StoreNotConfigured,
     /// The store can't be opened, or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A name can't be one of Longhaul's names.
     #[error(transparent)]
-    Name(#[from] BadId),
+    InvalidName(#[from] IdError),
     /// A value can't be written as JSON, such as a map whose keys are no texts.
     #[error("{what} can't be written as JSON: {why}")]
-    NotJson {
+    Serialize {
         /// Which value.
         what: String,
         /// What is wrong with it.
@@ -60,13 +60,13 @@ pub enum Error {
     },
     /// The model of an agent can't be asked, such as for want of a key.
     #[error("{0}")]
-    NoModel(String),
+    ModelUnavailable(String),
     /// A tool can't be registered.
     #[error(transparent)]
-    Tool(#[from] toolbox::BadTool),
+    Tool(#[from] tool_registry::ToolRegistrationError),
     /// The type of a tool's input gives no schema that models take.
     #[error(transparent)]
-    ToolInput(#[from] typed::BadTool),
+    ToolInput(#[from] typed::TypedToolError),
     /// The script of a scripted model can't be read.
     #[error(transparent)]
     Script(#[from] ScriptError),
@@ -79,7 +79,7 @@ pub enum Error {
          before `.open()`",
         .suggestion.as_ref().map_or(String::new(), |like| format!(", did you mean `{like}`?"))
     )]
-    NoAgent {
+    AgentNotFound {
         /// The name that was asked for.
         name: String,
         /// A name that may have been meant.
@@ -95,14 +95,14 @@ pub enum Error {
     #[error(transparent)]
     Engine(longhaul_engine::Error),
     /// A run has ended without an output.
-    #[error("{run} ended as {}: {}: {}", .status.as_str(), .fault.code, .fault.message)]
+    #[error("{run} ended as {}: {}: {}", .status.as_str(), .error.code, .error.message)]
     NoOutput {
         /// The run.
         run: RunId,
         /// How it ended.
         status: Status,
         /// Why, and what helps.
-        fault: Fault,
+        error: RunError,
     },
     /// The output of a run is not of the type that was asked for.
     #[error("the output of {run} is not what was expected: {why}")]
@@ -114,7 +114,7 @@ pub enum Error {
     },
     /// The folder of the project can't be opened.
     #[error("the project folder `{}` can't be opened: {why}", .folder.display())]
-    NoProject {
+    ProjectUnavailable {
         /// The folder that was named.
         folder: PathBuf,
         /// Why not.
@@ -155,25 +155,25 @@ impl Error {
     /// ```
     pub fn code(&self) -> &'static str {
         match self {
-            Self::NoStore => "no_store",
-            Self::Store(StoreError::Full { .. }) => "disk_full",
+            Self::StoreNotConfigured => "no_store",
+            Self::Store(StoreError::DiskFull { .. }) => "disk_full",
             Self::Store(StoreError::Busy { .. }) => "busy",
-            Self::Store(StoreError::Driven { .. }) => "driven",
+            Self::Store(StoreError::AlreadyDriven { .. }) => "driven",
             Self::Store(_) => "store",
-            Self::Name(_) => "bad_name",
-            Self::NotJson { .. } => "not_json",
+            Self::InvalidName(_) => "bad_name",
+            Self::Serialize { .. } => "not_json",
             Self::Duplicate { .. } => "duplicate",
             Self::BrokenAgent { .. } => "broken_agent",
-            Self::NoModel(_) => "no_model",
+            Self::ModelUnavailable(_) => "no_model",
             Self::Tool(_) | Self::ToolInput(_) => "bad_tool",
             Self::Script(_) => "bad_script",
             Self::Settings(_) => "settings",
-            Self::NoAgent { .. } => "no_agent",
+            Self::AgentNotFound { .. } => "no_agent",
             Self::IdempotencyKeyReused => "idempotency_key_reused",
             Self::Engine(error) => error.code(),
             Self::NoOutput { .. } => "no_output",
             Self::OutputType { .. } => "output_type",
-            Self::NoProject { .. } => "no_project",
+            Self::ProjectUnavailable { .. } => "no_project",
             #[cfg(feature = "server")]
             Self::Listener(_) => "listener",
             Self::WorkerFailed(_) => "worker_failed",
@@ -191,11 +191,10 @@ impl From<longhaul_engine::Error> for Error {
     )]
     fn from(error: longhaul_engine::Error) -> Self {
         match error {
-            longhaul_engine::Error::NoAgent { name, like } => Self::NoAgent {
-                name,
-                suggestion: like,
-            },
-            longhaul_engine::Error::KeyReused => Self::IdempotencyKeyReused,
+            longhaul_engine::Error::AgentNotFound { name, suggestion: like } => {
+                Self::AgentNotFound { name, suggestion: like }
+            }
+            longhaul_engine::Error::IdempotencyKeyReused => Self::IdempotencyKeyReused,
             longhaul_engine::Error::Store(error) => Self::Store(error),
             other => Self::Engine(other),
         }
@@ -207,9 +206,9 @@ impl From<AssembleError> for Error {
         match error {
             AssembleError::Store(error) => Self::Store(error),
             AssembleError::Tool(error) => Self::Tool(error),
-            AssembleError::BuiltIn(error) => Self::ToolInput(error),
-            AssembleError::Name(error) => Self::Name(error),
-            AssembleError::Setting(why) | AssembleError::NotYet(why) => Self::Settings(why),
+            AssembleError::BuiltInTool(error) => Self::ToolInput(error),
+            AssembleError::InvalidId(error) => Self::InvalidName(error),
+            AssembleError::Setting(why) | AssembleError::Unsupported(why) => Self::Settings(why),
             AssembleError::Agent { name, problems } => Self::BrokenAgent { name, problems },
         }
     }
@@ -218,10 +217,7 @@ impl From<AssembleError> for Error {
 impl From<AgentError> for Error {
     fn from(error: AgentError) -> Self {
         match error {
-            AgentError::Unknown(name) => Self::NoAgent {
-                name,
-                suggestion: None,
-            },
+            AgentError::Unknown(name) => Self::AgentNotFound { name, suggestion: None },
             AgentError::Broken { name, problems } => Self::BrokenAgent {
                 name,
                 problems: problems.iter().map(ToString::to_string).collect(),
@@ -231,14 +227,15 @@ impl From<AgentError> for Error {
 }
 
 /// A value as JSON. `fault` keeps why it can't be written, for the call that takes the value.
-pub(crate) fn to_json(what: &str, value: &impl Serialize, fault: &mut Option<NotJson>) -> RawJson {
+pub(crate) fn to_json(
+    what: &str,
+    value: &impl Serialize,
+    fault: &mut Option<SerializeError>,
+) -> RawJson {
     match serde_json::to_string(value).and_then(RawJson::parse) {
         Ok(json) => json,
         Err(why) => {
-            *fault = Some(NotJson {
-                what: what.to_owned(),
-                why: why.to_string(),
-            });
+            *fault = Some(SerializeError { what: what.to_owned(), why: why.to_string() });
             RawJson::null()
         }
     }
@@ -246,13 +243,13 @@ pub(crate) fn to_json(what: &str, value: &impl Serialize, fault: &mut Option<Not
 
 /// Why a value can't be written as JSON.
 #[derive(Debug, Clone)]
-pub(crate) struct NotJson {
+pub(crate) struct SerializeError {
     what: String,
     why: String,
 }
 
-impl From<NotJson> for Error {
-    fn from(NotJson { what, why }: NotJson) -> Self {
-        Self::NotJson { what, why }
+impl From<SerializeError> for Error {
+    fn from(SerializeError { what, why }: SerializeError) -> Self {
+        Self::Serialize { what, why }
     }
 }

@@ -12,5 +12,5 @@
 //! ```
 
 pub use longhaul_core::event::entry::Entry;
-pub use longhaul_core::event::{Event, gate, run, steer, tool, turn, world};
+pub use longhaul_core::event::{Event, environment, gate, run, steer, tool, turn};
 pub use longhaul_core::id::Seq;

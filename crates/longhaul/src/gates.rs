@@ -5,16 +5,16 @@
 use longhaul_api::gate::GateView;
 use longhaul_core::id::GateId;
 use longhaul_core::policy::gate::{Answer as GateAnswer, Decision, GateStatus, Scope};
-use longhaul_core::port::store::GatesAsk;
+use longhaul_core::port::store::GateFilter;
 use longhaul_core::raw::Hash;
 use longhaul_engine::Longhaul;
 use longhaul_engine::view::gate_view;
 use serde::Serialize;
 
-use crate::error::{Error, NotJson, to_json};
+use crate::error::{Error, SerializeError, to_json};
 
 /// Who speaks where a program names nobody.
-pub(crate) const PROGRAM: &str = "program";
+pub(crate) const DEFAULT_ACTOR: &str = "program";
 
 /// Maximum number of gates that are listed at once.
 const GATES_MAX: usize = 1_000;
@@ -38,10 +38,10 @@ impl Gates<'_> {
     /// # Errors
     /// The store failed.
     pub async fn open(&self) -> Result<Vec<GateView>, Error> {
-        let ask = GatesAsk {
+        let ask = GateFilter {
             status: Some(GateStatus::Open),
             limit: GATES_MAX,
-            ..GatesAsk::default()
+            ..GateFilter::default()
         };
         let rows = self.0.gates(ask).await?;
         Ok(rows.iter().map(gate_view).collect())
@@ -67,7 +67,7 @@ impl Gates<'_> {
 #[derive(Debug, Clone)]
 pub struct Answer {
     answer: GateAnswer,
-    bad_value: Option<NotJson>,
+    serialize_error: Option<SerializeError>,
 }
 
 impl Answer {
@@ -84,7 +84,7 @@ impl Answer {
         let input = to_json("the edited input", &input, &mut bad_value);
         let mut answer = Self::new(Decision::Edit(input));
         answer.answer.digest = digest.into();
-        answer.bad_value = bad_value;
+        answer.serialize_error = bad_value;
         answer
     }
 
@@ -106,16 +106,13 @@ impl Answer {
     fn new(decision: Decision) -> Self {
         let answer = GateAnswer {
             decision,
-            by: PROGRAM.to_owned(),
+            by: DEFAULT_ACTOR.to_owned(),
             scope: Scope::default(),
             note: None,
             payload: None,
             digest: None,
         };
-        Self {
-            answer,
-            bad_value: None,
-        }
+        Self { answer, serialize_error: None }
     }
 
     /// Who answers, such as `shop:anna`; `program` unless it is said.
@@ -135,7 +132,7 @@ impl Answer {
     /// Data for the model and for templates.
     #[must_use]
     pub fn payload(mut self, payload: impl Serialize) -> Self {
-        let payload = to_json("the payload", &payload, &mut self.bad_value);
+        let payload = to_json("the payload", &payload, &mut self.serialize_error);
         self.answer.payload = Some(payload);
         self
     }
@@ -149,7 +146,7 @@ impl Answer {
 
     /// The answer as the engine takes it.
     pub(crate) fn build(self) -> Result<GateAnswer, Error> {
-        match self.bad_value {
+        match self.serialize_error {
             Some(bad) => Err(bad.into()),
             None => Ok(self.answer),
         }

@@ -13,24 +13,24 @@ use futures_util::future::BoxFuture;
 use longhaul_core::event::Event;
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::failure::{Failure, FailureClass};
-use longhaul_core::id::{AgentName, BadId, CallId, RunId, Seq, ToolName};
+use longhaul_core::id::{AgentName, CallId, IdError, RunId, Seq, ToolName};
 use longhaul_core::message::{Block, Part, Reply, StopReason, ToolCall};
-use longhaul_core::policy::budget::Raise;
+use longhaul_core::policy::budget::BudgetRaise;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
-use longhaul_core::port::shelves::Shelves;
-use longhaul_core::port::store::{ReadAsk, Store, StoreError};
-use longhaul_core::port::tool::{Progress, Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
+use longhaul_core::port::records::RecordStore;
+use longhaul_core::port::store::{ReadRequest, Store, StoreError};
+use longhaul_core::port::tool::{Progress, Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
-use longhaul_core::usage::{Hold, Micros, Price, Tariff, Usage};
+use longhaul_core::usage::{Hold, MicroUsd, ModelPricing, Price, Usage};
 use longhaul_engine::agent::{Agent as AgentDefinition, BudgetPatch};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// How long one call of a handler may take.
-const TIMEOUT: Millis = Millis::from_secs(24 * 60 * 60);
+const CALL_TIMEOUT: Millis = Millis::from_secs(24 * 60 * 60);
 
 /// Maximum active time of a run: every call that a crash may repeat, and time to spare.
 const ACTIVE_MAX: Millis = Millis::from_secs(10 * 24 * 60 * 60);
@@ -39,7 +39,7 @@ const ACTIVE_MAX: Millis = Millis::from_secs(10 * 24 * 60 * 60);
 const TURNS_MAX: u32 = 1_000;
 
 /// The control tool that ends a run.
-const FINISH: &str = "finish";
+const FINISH_TOOL: &str = "finish";
 
 /// Maximum number of bytes of a result as JSON: what a call of `finish` may hold.
 const RESULT_BYTES_MAX: usize = 4 * 1024 * 1024 - RESULT_FIELD.len() - 1;
@@ -48,7 +48,7 @@ const RESULT_BYTES_MAX: usize = 4 * 1024 * 1024 - RESULT_FIELD.len() - 1;
 const RESULT_FIELD: &str = "{\"output\":";
 
 /// Number of journal entries that are read at once.
-const PAGE: usize = 500;
+const PAGE_SIZE: usize = 500;
 
 /// What a handler is called with.
 ///
@@ -115,14 +115,14 @@ impl<E: std::error::Error> From<E> for HandlerError {
     }
 }
 
-type Function = dyn Fn(HandlerRequest, Arc<dyn Progress>) -> BoxFuture<'static, Result<String, HandlerError>>
+type HandlerFn = dyn Fn(HandlerRequest, Arc<dyn Progress>) -> BoxFuture<'static, Result<String, HandlerError>>
     + Send
     + Sync;
 
 /// A function under the name of an agent.
 pub(crate) struct Handler {
     pub(crate) name: String,
-    function: Arc<Function>,
+    function: Arc<HandlerFn>,
 }
 
 impl fmt::Debug for Handler {
@@ -151,32 +151,29 @@ impl Handler {
             let called = function(request, progress);
             Box::pin(async move { Ok(serde_json::to_string(&called.await?)?) })
         };
-        Self {
-            name,
-            function: Arc::new(function),
-        }
+        Self { name, function: Arc::new(function) }
     }
 
     /// The agent, its tool and its model, over the store that has the journals.
-    pub(crate) fn parts(
+    pub(crate) fn into_parts(
         self,
         store: Arc<dyn Store>,
-        shelves: Arc<dyn Shelves>,
-    ) -> Result<HandlerParts, BadId> {
+        shelves: Arc<dyn RecordStore>,
+    ) -> Result<HandlerParts, IdError> {
         let tool = ToolName::new(format!("handler:{}", self.name))?;
         let model_name = format!("handler/{}", self.name);
         let agent = AgentDefinition {
             description: "A function of the program that this runtime is part of.".to_owned(),
             models: vec![model_name.clone()],
             fixed_model: true,
-            tools: vec![tool.to_string(), FINISH.to_owned()],
+            tools: vec![tool.to_string(), FINISH_TOOL.to_owned()],
             // The time limit of the call is the only one: with the agents' usual budget a long
             // call would end before its result is the run's output.
             budget: BudgetPatch {
-                caps: Raise {
+                caps: BudgetRaise {
                     turns: Some(TURNS_MAX),
                     active: Some(ACTIVE_MAX),
-                    ..Raise::default()
+                    ..BudgetRaise::default()
                 },
                 warn_percent: None,
             },
@@ -184,21 +181,21 @@ impl Handler {
         };
         let model = HandlerModel {
             name: model_name.clone(),
-            tool: tool.wire().into_owned(),
+            tool: tool.wire_name().into_owned(),
             store: Arc::clone(&store),
-            shelves,
+            records: shelves,
         };
-        let card = ToolCard {
+        let card = ToolSpec {
             name: tool,
             description: agent.description.clone(),
             schema: json!({ "type": "object", "additionalProperties": false }),
-            verifies: false,
+            can_verify: false,
             in_doubt: None,
-            timeout: Some(TIMEOUT),
+            timeout: Some(CALL_TIMEOUT),
         };
         Ok(HandlerParts {
             tool: Arc::new(HandlerTool {
-                card,
+                spec: card,
                 function: self.function,
                 agent: agent.name.clone(),
                 store,
@@ -212,26 +209,22 @@ impl Handler {
 
 /// The function behind the port of tools.
 struct HandlerTool {
-    card: ToolCard,
-    function: Arc<Function>,
+    spec: ToolSpec,
+    function: Arc<HandlerFn>,
     agent: AgentName,
     store: Arc<dyn Store>,
 }
 
 impl fmt::Debug for HandlerTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HandlerTool").field(&self.card.name).finish()
+        f.debug_tuple("HandlerTool").field(&self.spec.name).finish()
     }
 }
 
 impl HandlerTool {
     /// The input of the run's task, if the run is one of this handler.
     async fn input(&self, run: RunId) -> Result<RawJson, ToolFailure> {
-        let ask = ReadAsk {
-            run,
-            after: Seq::START,
-            limit: 1,
-        };
+        let ask = ReadRequest { run, after: Seq::START, limit: 1 };
         let read = self.store.read(ask).await;
         let page = read.map_err(|error| ToolFailure::new(error.to_string()))?;
         match page.entries.into_iter().next().map(|first| first.event) {
@@ -251,8 +244,8 @@ impl HandlerTool {
 
 #[async_trait]
 impl Tool for HandlerTool {
-    fn card(&self) -> &ToolCard {
-        &self.card
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
     }
 
     /// Called again after a crash: the function has the key to make that harmless.
@@ -290,18 +283,18 @@ struct HandlerModel {
     /// The tool's name as models are told it.
     tool: String,
     store: Arc<dyn Store>,
-    shelves: Arc<dyn Shelves>,
+    records: Arc<dyn RecordStore>,
 }
 
 /// What a journal says of the function's calls.
 #[derive(Debug, Default)]
-struct Journaled {
+struct JournaledCall {
     started: BTreeSet<CallId>,
     result: Option<ToolOutput>,
     failure: Option<ToolOutput>,
 }
 
-impl Journaled {
+impl JournaledCall {
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "only the start and the end of calls are looked for"
@@ -322,27 +315,28 @@ impl Journaled {
 }
 
 impl HandlerModel {
-    async fn next_call(&self, ask: &Ask) -> Result<ToolCall, Failure> {
-        let journaled = self.journaled(ask.run).await.map_err(unreadable)?;
+    async fn next_call(&self, ask: &ModelRequest) -> Result<ToolCall, Failure> {
+        let journaled = self.read_journaled_call(ask.run).await.map_err(store_failure)?;
         if let Some(output) = journaled.result {
-            let result = self.whole(output).await.map_err(unreadable)?;
+            let result = self.full_text(output).await.map_err(store_failure)?;
             let input = RawJson::parse(format!("{RESULT_FIELD}{result}}}"));
-            let input = input
-                .map_err(|why| failed(format!("the handler's result can't be read: {why}")))?;
-            return Ok(call(FINISH, input));
+            let input = input.map_err(|why| {
+                permanent_failure(format!("the handler's result can't be read: {why}"))
+            })?;
+            return Ok(tool_call(FINISH_TOOL, input));
         }
         match journaled.failure {
-            Some(output) => Err(failed(text(&output.content))),
-            None => Ok(call(&self.tool, RawJson::of(&json!({})))),
+            Some(output) => Err(permanent_failure(join_text(&output.content))),
+            None => Ok(tool_call(&self.tool, RawJson::from_serialize(&json!({})))),
         }
     }
 
-    async fn journaled(&self, run: RunId) -> Result<Journaled, StoreError> {
-        let mut found = Journaled::default();
+    async fn read_journaled_call(&self, run: RunId) -> Result<JournaledCall, StoreError> {
+        let mut found = JournaledCall::default();
         let mut after = Seq::START;
         loop {
-            let limit = PAGE;
-            let page = self.store.read(ReadAsk { run, after, limit }).await?;
+            let limit = PAGE_SIZE;
+            let page = self.store.read(ReadRequest { run, after, limit }).await?;
             let Some(last) = page.entries.last() else {
                 return Ok(found);
             };
@@ -354,57 +348,56 @@ impl HandlerModel {
     }
 
     /// A result as it was returned: a long one is shown in part, and kept whole.
-    async fn whole(&self, output: ToolOutput) -> Result<String, StoreError> {
+    async fn full_text(&self, output: ToolOutput) -> Result<String, StoreError> {
         let kept = match output.full {
-            Some(full) => self.shelves.blob(full.hash).await?,
+            Some(full) => self.records.blob(full.hash).await?,
             None => None,
         };
         Ok(match kept {
             Some(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            None => text(&output.content),
+            None => join_text(&output.content),
         })
     }
 }
 
 #[async_trait]
 impl Model for HandlerModel {
-    fn quote(&self, _ask: &Ask) -> Quote {
-        Quote {
+    fn estimate(&self, _ask: &ModelRequest) -> CostEstimate {
+        CostEstimate {
             hold: Hold::default(),
-            tariff: Tariff {
+            pricing: ModelPricing {
                 price: Some(Price::default()),
                 // Nobody reads the conversation, so it is never too long.
                 window_tokens: u64::from(u32::MAX),
-                ..Tariff::default()
+                ..ModelPricing::default()
             },
         }
     }
 
-    async fn reply(&self, ask: &Ask, _ear: &dyn Ear) -> Result<Answered, Failure> {
+    async fn generate(
+        &self,
+        ask: &ModelRequest,
+        _ear: &dyn DeltaSink,
+    ) -> Result<ModelResponse, Failure> {
         let call = self.next_call(ask).await?;
-        Ok(Answered {
+        Ok(ModelResponse {
             reply: Arc::new(Reply {
-                dialect: "handler".to_owned(),
+                api: "handler".to_owned(),
                 blocks: vec![Block::ToolCall(call)],
             }),
             stop: StopReason::ToolUse,
             usage: Usage::default(),
-            cost: Some(Micros::default()),
+            cost: Some(MicroUsd::default()),
             model: self.name.clone(),
         })
     }
 }
 
-fn call(name: &str, input: RawJson) -> ToolCall {
-    ToolCall {
-        id: String::new(),
-        name: name.to_owned(),
-        input,
-        extra: None,
-    }
+fn tool_call(name: &str, input: RawJson) -> ToolCall {
+    ToolCall { id: String::new(), name: name.to_owned(), input, extra: None }
 }
 
-fn text(content: &[Part]) -> String {
+fn join_text(content: &[Part]) -> String {
     let texts = content.iter().filter_map(|part| match part {
         Part::Text(text) => Some(&**text),
         Part::Image(_) => None,
@@ -413,11 +406,11 @@ fn text(content: &[Part]) -> String {
 }
 
 /// The run fails with these words: to ask again would end no better.
-fn failed(words: String) -> Failure {
+fn permanent_failure(words: String) -> Failure {
     Failure::new(FailureClass::InvalidRequest, words)
 }
 
-fn unreadable(error: StoreError) -> Failure {
+fn store_failure(error: StoreError) -> Failure {
     Failure::new(FailureClass::Server, error.to_string())
 }
 
@@ -428,7 +421,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_call_that_was_started_can_fail() {
+    fn a_failed_call_counts_only_if_it_was_started() {
         let call = |index| CallId { turn: 1, index };
         let failed = |index| {
             Event::ToolFailed(ToolEnded {
@@ -437,15 +430,11 @@ mod tests {
                 active: Millis::ZERO,
             })
         };
-        let mut journaled = Journaled::default();
+        let mut journaled = JournaledCall::default();
         // A message to the run came before the call began.
         journaled.apply(failed(1));
         assert!(journaled.failure.is_none());
-        journaled.apply(Event::ToolStarted(ToolStarted {
-            call: call(2),
-            attempt: 1,
-            until: None,
-        }));
+        journaled.apply(Event::ToolStarted(ToolStarted { call: call(2), attempt: 1, until: None }));
         journaled.apply(failed(2));
         assert!(journaled.failure.is_some());
     }

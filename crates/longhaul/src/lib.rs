@@ -15,29 +15,29 @@ pub mod agents;
 pub mod assemble;
 pub mod config;
 pub mod context;
+pub mod duration;
+pub mod ephemeral;
 mod error;
 pub mod events;
 mod gates;
 mod handler;
-mod inside;
 pub mod local_key;
-pub mod marker;
 pub mod mcp;
 pub mod models;
 pub mod policy;
 pub mod private_file;
 pub mod process;
+mod project_file;
 mod run;
 mod runtime;
 mod runtime_state;
+pub mod server_marker;
 pub mod skills;
-pub mod span;
-pub mod stateless;
+pub mod spanned;
 mod task;
 pub mod tools;
 pub mod trust;
 mod worker;
-pub mod written;
 
 pub use agent::{Agent, AgentTool};
 pub use error::Error;
@@ -54,13 +54,13 @@ pub use longhaul_api::run::{BudgetView, OutputView, RunView, UsageView};
 #[cfg(feature = "server")]
 pub use longhaul_core::access::Role;
 pub use longhaul_core::id::{
-    AgentName, BadId, Epoch, GateId, InboxName, LaneKey, ResourceKey, RunId, Seq, SteerId,
+    AgentName, Epoch, GateId, IdError, InboxName, LaneKey, ResourceKey, RunId, Seq, SteerId,
     ThreadKey, WorkerId,
 };
 pub use longhaul_core::policy::gate::{GateKind, GateStatus};
 pub use longhaul_core::port::store::{RunRow, StoreError};
 pub use longhaul_core::raw::{Hash, RawJson};
-pub use longhaul_core::status::{Fault, Status};
+pub use longhaul_core::status::{RunError, Status};
 pub use longhaul_core::time::{Millis, Timestamp};
 pub use longhaul_engine::Error as EngineError;
 pub use longhaul_engine::agent::Agent as AgentDefinition;
@@ -75,5 +75,5 @@ use std::path::Path;
 /// # Errors
 /// Why it can't be read, as the rest of a sentence that begins with its name.
 pub fn read_project_file(root: &Path, name: &Path, bytes_max: usize) -> Result<Vec<u8>, String> {
-    inside::read(root, name, bytes_max).map_err(|unread| unread.to_string())
+    project_file::read(root, name, bytes_max).map_err(|unread| unread.to_string())
 }

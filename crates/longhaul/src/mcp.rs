@@ -5,9 +5,9 @@
 
 pub mod expand;
 pub mod file;
-pub mod filled;
 pub mod name;
 mod oauth;
-mod read;
+mod parser;
+pub mod resolved;
 pub mod server;
-mod sheet;
+mod server_parser;

@@ -19,11 +19,12 @@ use longhaul_engine::clock::SystemClock;
 
 pub use longhaul_core::failure::{Failure, FailureClass};
 pub use longhaul_core::message::{
-    Block, ImageRef, Message, Part, Reply, StopReason, Thinking, ToolCall, ToolResult, Words,
+    Block, ImageRef, Message, Part, Reply, StopReason, TextBlock, ThinkingBlock, ToolCall,
+    ToolResult,
 };
-pub use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
-pub use longhaul_core::raw::Body;
-pub use longhaul_core::usage::{Hold, Micros, Price, Tariff, Usage};
+pub use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
+pub use longhaul_core::raw::StoredText;
+pub use longhaul_core::usage::{Hold, MicroUsd, ModelPricing, Price, Usage};
 pub use longhaul_model::scripted::{Script, ScriptError, ScriptedModel};
 
 /// A model that plays this script, as `docs/guide.md` describes it: for tests and first steps.

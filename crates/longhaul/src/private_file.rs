@@ -41,7 +41,7 @@ pub enum PrivateFileError {
     },
     /// It belongs to somebody else.
     #[error("`{path}` belongs to another user (uid {owner})")]
-    Foreign {
+    ForeignOwner {
         /// The file.
         path: PathBuf,
         /// Its owner.
@@ -57,21 +57,21 @@ pub enum PrivateFileError {
     },
     /// There is no folder for it.
     #[error("there is no home to keep trust in: set HOME or XDG_STATE_HOME")]
-    Homeless,
+    NoHome,
 }
 
 /// What must hold before a file's content counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Guard {
+pub(crate) enum AccessCheck {
     /// Nobody else may read it.
     Secret,
     /// Nobody else may write it, and it belongs to this user or to root.
-    Own,
+    Owned,
     /// It proves nothing, whoever wrote it.
-    Hint,
+    Unchecked,
 }
 
-impl Guard {
+impl AccessCheck {
     fn check(self, path: &Path, found: &Metadata) -> Result<(), PrivateFileError> {
         let me = rustix::process::geteuid().as_raw();
         self.check_owned(path, (found.uid(), found.mode() & 0o777), me)
@@ -86,11 +86,11 @@ impl Guard {
         let path = path.to_owned();
         match self {
             Self::Secret if mode & 0o077 != 0 => Err(PrivateFileError::Readable { path, mode }),
-            Self::Own if owner != me && owner != 0 => {
-                Err(PrivateFileError::Foreign { path, owner })
+            Self::Owned if owner != me && owner != 0 => {
+                Err(PrivateFileError::ForeignOwner { path, owner })
             }
-            Self::Own if mode & 0o022 != 0 => Err(PrivateFileError::Writable { path, mode }),
-            Self::Secret | Self::Own | Self::Hint => Ok(()),
+            Self::Owned if mode & 0o022 != 0 => Err(PrivateFileError::Writable { path, mode }),
+            Self::Secret | Self::Owned | Self::Unchecked => Ok(()),
         }
     }
 }
@@ -99,14 +99,11 @@ impl Guard {
 pub(crate) fn read(
     path: &Path,
     bytes_max: u64,
-    guard: Guard,
+    guard: AccessCheck,
 ) -> Result<Option<String>, PrivateFileError> {
     // Without NONBLOCK a pipe in its place would be waited for.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path);
+    let opened = OpenOptions::new().read(true).custom_flags(flags.bits().cast_signed()).open(path);
     let file = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(|error| io_error(path, error))?,
@@ -121,13 +118,13 @@ pub(crate) fn read(
 
 /// Replaces the file by one with this line, which only its owner may read.
 pub(crate) fn write(path: &Path, line: &str) -> Result<(), PrivateFileError> {
-    let written = beside(path, line).and_then(|file| Ok(file.persist(path)?));
+    let written = write_temp(path, line).and_then(|file| Ok(file.persist(path)?));
     written.map(drop).map_err(|error| io_error(path, error))
 }
 
 /// Makes the file with this line, unless there is one: of two that make it one wins.
 pub(crate) fn create(path: &Path, line: &str) -> Result<(), PrivateFileError> {
-    match beside(path, line).and_then(|file| Ok(file.persist_noclobber(path)?)) {
+    match write_temp(path, line).and_then(|file| Ok(file.persist_noclobber(path)?)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         created => created.map(drop).map_err(|error| io_error(path, error)),
     }
@@ -151,7 +148,7 @@ pub(crate) fn lock(path: &Path) -> Result<File, PrivateFileError> {
 }
 
 /// A file in the same folder, complete on disk, that only its owner may read.
-fn beside(path: &Path, line: &str) -> io::Result<NamedTempFile> {
+fn write_temp(path: &Path, line: &str) -> io::Result<NamedTempFile> {
     let folder = make_folder(path)?;
     let mut file = NamedTempFile::new_in(folder)?;
     // Under a strict umask not even the owner could read what is made.
@@ -179,47 +176,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_may_change_or_read_does_not_count() {
-        let check = |guard: Guard, owner, mode, says: Option<&str>| {
+    fn files_that_others_may_change_or_read_are_refused() {
+        let check = |guard: AccessCheck, owner, mode, says: Option<&str>| {
             let said = guard.check_owned(Path::new("/b"), (owner, mode), 7).err();
             let said = said.map(|error| error.to_string());
             let right = says.map(|says| format!("`/b` {says}"));
             assert_eq!(said, right, "{guard:?} {owner} {mode:o}");
         };
-        check(Guard::Own, 7, 0o600, None);
-        check(Guard::Own, 7, 0o644, None);
-        check(Guard::Own, 0, 0o600, None);
+        check(AccessCheck::Owned, 7, 0o600, None);
+        check(AccessCheck::Owned, 7, 0o644, None);
+        check(AccessCheck::Owned, 0, 0o600, None);
         let writable = "may be written by others (mode 620)";
-        check(Guard::Own, 7, 0o620, Some(writable));
+        check(AccessCheck::Owned, 7, 0o620, Some(writable));
         let foreign = "belongs to another user (uid 8)";
-        check(Guard::Own, 8, 0o600, Some(foreign));
-        check(Guard::Own, 8, 0o666, Some(foreign));
-        check(Guard::Secret, 7, 0o600, None);
+        check(AccessCheck::Owned, 8, 0o600, Some(foreign));
+        check(AccessCheck::Owned, 8, 0o666, Some(foreign));
+        check(AccessCheck::Secret, 7, 0o600, None);
         let readable = "may be read by others (mode 644), so it is no secret";
-        check(Guard::Secret, 7, 0o644, Some(readable));
-        check(Guard::Hint, 8, 0o666, None);
+        check(AccessCheck::Secret, 7, 0o644, Some(readable));
+        check(AccessCheck::Unchecked, 8, 0o666, None);
     }
 
     #[test]
-    fn links_and_pipes_are_refused_and_nothing_is_left_beside() {
+    fn links_and_pipes_are_refused_and_no_temp_file_is_left() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/file");
-        assert!(read(&path, 9, Guard::Secret).unwrap().is_none());
+        assert!(read(&path, 9, AccessCheck::Secret).unwrap().is_none());
         create(&path, "one").unwrap();
         create(&path, "two").unwrap();
-        assert_eq!(read(&path, 9, Guard::Secret).unwrap().unwrap(), "one\n");
+        assert_eq!(read(&path, 9, AccessCheck::Secret).unwrap().unwrap(), "one\n");
         write(&path, "three").unwrap();
-        assert_eq!(read(&path, 3, Guard::Own).unwrap().unwrap(), "thr");
+        assert_eq!(read(&path, 3, AccessCheck::Owned).unwrap().unwrap(), "thr");
         let parent = path.parent().unwrap();
         assert_eq!(std::fs::read_dir(parent).unwrap().count(), 1);
         assert_eq!(parent.metadata().unwrap().mode() & 0o777, 0o700);
         let link = parent.join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert!(read(&link, 9, Guard::Hint).is_err());
+        assert!(read(&link, 9, AccessCheck::Unchecked).is_err());
         rustix::fs::mkfifoat(rustix::fs::CWD, parent.join("pipe"), 0o600.into()).unwrap();
-        assert_eq!(
-            read(&parent.join("pipe"), 9, Guard::Hint).unwrap().unwrap(),
-            ""
-        );
+        assert_eq!(read(&parent.join("pipe"), 9, AccessCheck::Unchecked).unwrap().unwrap(), "");
     }
 }

@@ -13,13 +13,13 @@ use longhaul_api::run::{OutputView, RunView, UsageView};
 use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{RunId, Seq, SteerId};
-use longhaul_core::status::{Fault, Status};
+use longhaul_core::status::{RunError, Status};
 use longhaul_engine::Longhaul;
-use longhaul_engine::handle::Watching;
+use longhaul_engine::handle::JournalStream;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::gates::PROGRAM;
+use crate::gates::DEFAULT_ACTOR;
 use crate::runtime_state::RuntimeState;
 
 /// A run that was submitted. Clones are the same; the run goes on without them.
@@ -47,7 +47,7 @@ impl RunHandle {
     }
 
     fn longhaul(&self) -> &Longhaul {
-        &self.state.house.longhaul
+        &self.state.runtime.longhaul
     }
 
     /// The run's id.
@@ -61,7 +61,7 @@ impl RunHandle {
     /// # Errors
     /// There is no such run any more, the last worker has failed, or the store has.
     pub async fn wait(&self) -> Result<FinishedRun, Error> {
-        let mut journal = Journal::follow(self.clone()).await?;
+        let mut journal = JournalFollower::follow(self.clone()).await?;
         while journal.next().await?.is_some() {}
         Ok(FinishedRun::from(self.view().await?))
     }
@@ -77,8 +77,8 @@ impl RunHandle {
     /// Everything that has happened to the run and happens from now on, in order, to its end.
     /// An error ends the stream.
     pub fn events(&self) -> RunEvents {
-        let followed = stream::once(Journal::follow(self.clone()));
-        RunEvents(followed.map_ok(entries).try_flatten().boxed())
+        let followed = stream::once(JournalFollower::follow(self.clone()));
+        RunEvents(followed.map_ok(entry_stream).try_flatten().boxed())
     }
 
     /// Writes a message to the run, which the agent reads before its next turn. The id is the
@@ -88,7 +88,7 @@ impl RunHandle {
     /// The run has ended, too many messages wait already, or the store failed.
     pub async fn steer(&self, text: impl Into<String>) -> Result<SteerId, Error> {
         let delivery = Delivery::default();
-        let sent = self.longhaul().steer(self.id, text, delivery, PROGRAM);
+        let sent = self.longhaul().steer(self.id, text, delivery, DEFAULT_ACTOR);
         Ok(sent.await?)
     }
 
@@ -97,7 +97,7 @@ impl RunHandle {
     /// # Errors
     /// The run has ended already, or the store failed.
     pub async fn cancel(&self, reason: &str) -> Result<(), Error> {
-        Ok(self.longhaul().cancel(self.id, PROGRAM, reason).await?)
+        Ok(self.longhaul().cancel(self.id, DEFAULT_ACTOR, reason).await?)
     }
 
     /// Stops the run until `resume`.
@@ -105,7 +105,7 @@ impl RunHandle {
     /// # Errors
     /// The run has ended or is paused already, or the store failed.
     pub async fn pause(&self) -> Result<(), Error> {
-        Ok(self.longhaul().pause(self.id, PROGRAM).await?)
+        Ok(self.longhaul().pause(self.id, DEFAULT_ACTOR).await?)
     }
 
     /// Lets a paused run go on.
@@ -113,51 +113,47 @@ impl RunHandle {
     /// # Errors
     /// The run has ended or is not paused, or the store failed.
     pub async fn resume(&self) -> Result<(), Error> {
-        Ok(self.longhaul().resume(self.id, None, PROGRAM).await?)
+        Ok(self.longhaul().resume(self.id, None, DEFAULT_ACTOR).await?)
     }
 }
 
 /// A journal that is followed as it grows.
-struct Journal {
+struct JournalFollower {
     run: RunHandle,
-    watching: Watching,
-    last: Seq,
+    stream: JournalStream,
+    last_seq: Seq,
 }
 
-impl Journal {
+impl JournalFollower {
     async fn follow(run: RunHandle) -> Result<Self, Error> {
         let watching = run.longhaul().watch(run.id, Seq::START).await?;
         let last = Seq::START;
-        Ok(Self {
-            run,
-            watching,
-            last,
-        })
+        Ok(Self { run, stream: watching, last_seq: last })
     }
 
     /// What comes next, in order; none after the end of the run.
     async fn next(&mut self) -> Result<Option<Vec<Entry>>, Error> {
         let page = tokio::select! {
             biased;
-            page = self.watching.next() => page?,
-            failed = self.run.state.worker_failed() => {
+            page = self.stream.next() => page?,
+            failed = self.run.state.wait_for_worker_failure() => {
                 // What was written before the worker failed is read first.
-                let row = self.run.longhaul().row(self.run.id).await?;
-                if row.last <= self.last {
+                let row = self.run.longhaul().run_row(self.run.id).await?;
+                if row.last_seq <= self.last_seq {
                     return Err(failed);
                 }
-                self.watching.next().await?
+                self.stream.next().await?
             }
         };
         if let Some(last) = page.as_ref().and_then(|entries| entries.last()) {
-            self.last = last.seq;
+            self.last_seq = last.seq;
         }
         Ok(page)
     }
 }
 
 /// The entries of a journal, one after the other.
-fn entries(journal: Journal) -> impl Stream<Item = Result<Entry, Error>> {
+fn entry_stream(journal: JournalFollower) -> impl Stream<Item = Result<Entry, Error>> {
     let pages = stream::try_unfold(journal, |mut journal| async move {
         let page = journal.next().await;
         page.map(|page| page.map(|page| (stream::iter(page.into_iter().map(Ok)), journal)))
@@ -213,7 +209,7 @@ pub struct FinishedRun {
     /// What it gave; none unless it completed.
     pub output: Option<OutputView>,
     /// Why it failed or was cancelled.
-    pub error: Option<Fault>,
+    pub error: Option<RunError>,
     /// The tools that were called, in order and with repeats.
     pub tools_called: Vec<String>,
     /// Tokens.
@@ -242,7 +238,7 @@ impl FinishedRun {
     /// # Errors
     /// The run did not complete.
     pub fn text(&self) -> Result<&str, Error> {
-        Ok(&self.completed()?.text)
+        Ok(&self.require_output()?.text)
     }
 
     /// The structured output as a type: what a handler returned, or what the agent's output
@@ -251,22 +247,22 @@ impl FinishedRun {
     /// # Errors
     /// The run did not complete, or its output is not of this type.
     pub fn data<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        let output = self.completed()?;
+        let output = self.require_output()?;
         let data = match &output.data {
-            Some(data) => data.value(),
+            Some(data) => data.to_value(),
             None => output.text.as_str().into(),
         };
         serde_json::from_value(data).map_err(|why| Error::OutputType { run: self.id, why })
     }
 
-    fn completed(&self) -> Result<&OutputView, Error> {
+    fn require_output(&self) -> Result<&OutputView, Error> {
         self.output.as_ref().ok_or_else(|| Error::NoOutput {
             run: self.id,
             status: self.status,
-            fault: self
+            error: self
                 .error
                 .clone()
-                .unwrap_or_else(|| Fault::new(self.status.as_str(), "it has no output", "")),
+                .unwrap_or_else(|| RunError::new(self.status.as_str(), "it has no output", "")),
         })
     }
 }

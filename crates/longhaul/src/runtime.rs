@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 use longhaul_core::id::{GateId, RunId, Seq};
 use longhaul_engine::Longhaul;
-use longhaul_engine::handle::Verdict;
+use longhaul_engine::handle::GateAnswerOutcome;
 
 pub use crate::runtime::builder::RuntimeBuilder;
 
-use crate::agents::loaded::AgentError;
+use crate::agents::loaded_agents::AgentError;
 use crate::error::Error;
 use crate::gates::{Answer, Gates};
 use crate::run::RunHandle;
@@ -56,7 +56,7 @@ pub enum AnswerOutcome {
     /// The gate is closed by it.
     Closed(Seq),
     /// It counts, and others must agree.
-    Counted(Seq),
+    Voted(Seq),
 }
 
 impl Runtime {
@@ -86,19 +86,19 @@ impl Runtime {
         match longhaul.agent(&task.agent) {
             // A run for which one model is missing would wait for a person.
             Ok(agent) => {
-                let models = &longhaul.ports().models;
+                let models = &longhaul.services().models;
                 let found = match (&task.model, agent.models.as_slice()) {
-                    (Some(named), _) => models.find(Some(named)).map(drop),
-                    (None, []) => models.find(None).map(drop),
-                    (None, all) => all
-                        .iter()
-                        .try_for_each(|name| models.find(Some(name)).map(drop)),
+                    (Some(named), _) => models.resolve(Some(named)).map(drop),
+                    (None, []) => models.resolve(None).map(drop),
+                    (None, all) => {
+                        all.iter().try_for_each(|name| models.resolve(Some(name)).map(drop))
+                    }
                 };
-                found.map_err(|none| Error::NoModel(none.said_of(&agent.name)))?;
+                found.map_err(|none| Error::ModelUnavailable(none.message_for(&agent.name)))?;
             }
             Err(_) => {
                 if let Err(broken @ AgentError::Broken { .. }) =
-                    self.0.house.loaded.find(&task.agent)
+                    self.0.runtime.loaded.find(&task.agent)
                 {
                     return Err(broken.into());
                 }
@@ -108,7 +108,7 @@ impl Runtime {
     }
 
     fn longhaul(&self) -> &Longhaul {
-        &self.0.house.longhaul
+        &self.0.runtime.longhaul
     }
 
     /// The handle of a run that was submitted before, maybe by another process.
@@ -141,8 +141,8 @@ impl Runtime {
     pub async fn answer(&self, gate: GateId, answer: Answer) -> Result<AnswerOutcome, Error> {
         let verdict = self.longhaul().answer(gate, answer.build()?).await?;
         Ok(match verdict {
-            Verdict::Closed(seq) => AnswerOutcome::Closed(seq),
-            Verdict::Counted(seq) => AnswerOutcome::Counted(seq),
+            GateAnswerOutcome::Closed(seq) => AnswerOutcome::Closed(seq),
+            GateAnswerOutcome::Voted(seq) => AnswerOutcome::Voted(seq),
         })
     }
 }
@@ -155,27 +155,24 @@ mod tests {
     use crate::handler::HandlerError;
 
     #[tokio::test]
-    async fn whoever_waits_while_a_worker_works_hears_of_one_run_only() -> Result<(), Error> {
+    async fn followers_of_a_driven_run_subscribe_to_that_run_only() -> Result<(), Error> {
         let builder = Runtime::builder().store("sqlite::memory:");
-        let builder = builder.handler("waits", |_, _| async move {
-            pending::<Result<(), HandlerError>>().await
-        });
+        let builder = builder
+            .handler("waits", |_, _| async move { pending::<Result<(), HandlerError>>().await });
         let runtime = builder.open().await?;
         let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
-        let worker = runtime
-            .worker()
-            .on_task_start(move |run| _ = begins.send(run));
+        let worker = runtime.worker().on_task_start(move |run| _ = begins.send(run));
         let worker = worker.spawn();
         let run = runtime.submit(Task::new("waits")).await?;
         begun.recv().await;
         let mut events = run.events();
         events.next().await.transpose()?;
-        let tail = &runtime.longhaul().ports().tail;
-        assert_eq!(tail.listeners(), 1);
+        let tail = &runtime.longhaul().services().changes;
+        assert_eq!(tail.subscriber_count(), 1);
         run.cancel("enough").await?;
         run.wait().await?;
         drop(events);
-        assert_eq!(tail.listeners(), 0);
+        assert_eq!(tail.subscriber_count(), 0);
         worker.stop().await
     }
 }

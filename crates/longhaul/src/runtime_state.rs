@@ -7,13 +7,13 @@ use std::sync::Arc;
 use longhaul_engine::worker::WorkerOptions;
 use tokio::sync::watch;
 
-use crate::assemble::{House, worker_options};
+use crate::assemble::{ProjectRuntime, worker_options};
 use crate::error::Error;
 
 /// The parts of a runtime and the state of its workers.
 pub(crate) struct RuntimeState {
-    pub(crate) house: House,
-    pub(crate) worker: WorkerOptions,
+    pub(crate) runtime: ProjectRuntime,
+    pub(crate) worker_options: WorkerOptions,
     workers: watch::Sender<WorkerState>,
 }
 
@@ -39,10 +39,10 @@ impl WorkerState {
 }
 
 impl RuntimeState {
-    pub(crate) fn new(house: House) -> Result<Self, Error> {
+    pub(crate) fn new(house: ProjectRuntime) -> Result<Self, Error> {
         Ok(Self {
-            worker: worker_options(&house.config)?,
-            house,
+            worker_options: worker_options(&house.config)?,
+            runtime: house,
             workers: watch::Sender::default(),
         })
     }
@@ -62,7 +62,7 @@ impl RuntimeState {
     }
 
     /// Waits until the last running worker fails, and returns its error.
-    pub(crate) async fn worker_failed(&self) -> Error {
+    pub(crate) async fn wait_for_worker_failure(&self) -> Error {
         let mut workers = self.workers.subscribe();
         loop {
             if let Some(failure) = workers.borrow_and_update().failure() {
@@ -81,7 +81,7 @@ pub(crate) struct RunningWorker(Option<Arc<RuntimeState>>);
 impl RunningWorker {
     /// Records how the worker ended. After the last worker the MCP servers are closed; the next
     /// worker starts them again.
-    pub(crate) async fn end(mut self, worked: Result<(), Error>) -> Result<(), Error> {
+    pub(crate) async fn finish(mut self, worked: Result<(), Error>) -> Result<(), Error> {
         let failure = worked.err().map(Arc::new);
         if let Some(state) = self.0.take() {
             let mut closing = None;
@@ -89,7 +89,7 @@ impl RunningWorker {
                 workers.running -= 1;
                 workers.failure = failure.clone().or(workers.failure.take());
                 // A worker that starts from now on gets new connections.
-                closing = (workers.running == 0).then(|| state.house.restart_servers());
+                closing = (workers.running == 0).then(|| state.runtime.restart_servers());
             });
             if let Some(closing) = closing {
                 closing.await;

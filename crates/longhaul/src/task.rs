@@ -2,11 +2,11 @@
 //!
 //! Never: fails while it is written. What is wrong is said when it is submitted.
 
-use longhaul_core::id::{BadId, InboxName, LaneKey, ResourceKey, ThreadKey};
+use longhaul_core::id::{IdError, InboxName, LaneKey, ResourceKey, ThreadKey};
 use longhaul_core::message::Message;
 use serde::Serialize;
 
-use crate::error::{Error, NotJson, to_json};
+use crate::error::{Error, SerializeError, to_json};
 
 /// A unit of work for an agent or a handler.
 ///
@@ -18,8 +18,8 @@ use crate::error::{Error, NotJson, to_json};
 #[derive(Debug, Clone)]
 pub struct Task {
     task: longhaul_engine::Task,
-    bad_name: Option<BadId>,
-    bad_value: Option<NotJson>,
+    name_error: Option<IdError>,
+    serialize_error: Option<SerializeError>,
 }
 
 impl Task {
@@ -27,15 +27,15 @@ impl Task {
     pub fn new(agent: impl Into<String>) -> Self {
         Self {
             task: longhaul_engine::Task::new(agent, ""),
-            bad_name: None,
-            bad_value: None,
+            name_error: None,
+            serialize_error: None,
         }
     }
 
     /// What the agent is to do: a text, or anything that serializes to JSON.
     #[must_use]
     pub fn input(mut self, input: impl Serialize) -> Self {
-        self.task.input = to_json("the input of the task", &input, &mut self.bad_value);
+        self.task.input = to_json("the input of the task", &input, &mut self.serialize_error);
         self
     }
 
@@ -66,7 +66,7 @@ impl Task {
     pub fn context(mut self, name: impl Into<String>, value: impl Serialize) -> Self {
         let name = name.into();
         let what = format!("the context value `{name}` of the task");
-        let value = to_json(&what, &value, &mut self.bad_value);
+        let value = to_json(&what, &value, &mut self.serialize_error);
         self.task.context.insert(name, value);
         self
     }
@@ -74,28 +74,28 @@ impl Task {
     /// Only one run of a lane goes at a time; the others wait in their order.
     #[must_use]
     pub fn lane(mut self, lane: impl AsRef<str>) -> Self {
-        self.task.lane = self.named(LaneKey::new(lane.as_ref()));
+        self.task.lane = self.valid_name(LaneKey::new(lane.as_ref()));
         self
     }
 
     /// The conversation that the run belongs to.
     #[must_use]
     pub fn thread(mut self, thread: impl AsRef<str>) -> Self {
-        self.task.thread = self.named(ThreadKey::new(thread.as_ref()));
+        self.task.thread = self.valid_name(ThreadKey::new(thread.as_ref()));
         self
     }
 
     /// Whom the conversation is about.
     #[must_use]
     pub fn resource(mut self, resource: impl AsRef<str>) -> Self {
-        self.task.resource = self.named(ResourceKey::new(resource.as_ref()));
+        self.task.resource = self.valid_name(ResourceKey::new(resource.as_ref()));
         self
     }
 
     /// The inbox in which it waits for a worker, instead of `default`.
     #[must_use]
     pub fn inbox(mut self, inbox: impl AsRef<str>) -> Self {
-        self.task.inbox = self.named(InboxName::new(inbox.as_ref()));
+        self.task.inbox = self.valid_name(InboxName::new(inbox.as_ref()));
         self
     }
 
@@ -121,13 +121,13 @@ impl Task {
     }
 
     /// The name, if it is one; else the fault is kept until the task is submitted.
-    fn named<T>(&mut self, name: Result<T, BadId>) -> Option<T> {
-        name.map_err(|bad| self.bad_name = Some(bad)).ok()
+    fn valid_name<T>(&mut self, name: Result<T, IdError>) -> Option<T> {
+        name.map_err(|bad| self.name_error = Some(bad)).ok()
     }
 
     /// The task as the engine takes it.
     pub(crate) fn build(self) -> Result<longhaul_engine::Task, Error> {
-        match (self.bad_name, self.bad_value) {
+        match (self.name_error, self.serialize_error) {
             (Some(bad), _) => Err(bad.into()),
             (None, Some(bad)) => Err(bad.into()),
             (None, None) => Ok(self.task),

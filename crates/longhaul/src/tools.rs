@@ -10,35 +10,37 @@
 //! use longhaul::{Agent, async_trait};
 //!
 //! #[derive(Debug, serde::Deserialize, JsonSchema)]
-//! struct Journey {
+//! struct FareInput {
 //!     /// Where it begins, such as `Oslo`
 //!     from: String,
 //! }
 //!
 //! #[derive(Debug)]
-//! struct Fare;
+//! struct FareTool;
 //!
 //! #[async_trait]
-//! impl TypedTool for Fare {
-//!     type Input = Journey;
+//! impl TypedTool for FareTool {
+//!     type Input = FareInput;
 //!     const NAME: &'static str = "fare";
 //!     const DESCRIPTION: &'static str = "Says what a journey costs.";
 //!     const CLASS: EffectClass = EffectClass::Pure;
 //!
-//!     async fn call(&self, journey: Journey, _: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+//!     async fn call(&self, journey: FareInput, _: &ToolContext) -> Result<ToolOutput, ToolFailure> {
 //!         Ok(ToolOutput::text(format!("{} crowns", journey.from.len() * 7)))
 //!     }
 //! }
 //!
-//! let clerk = Agent::new("clerk").tool(tools::typed(Fare));
+//! let clerk = Agent::new("clerk").tool(tools::typed(FareTool));
 //! ```
 
-pub use longhaul_core::event::tool::{Finding, ToolOutput};
+pub use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 pub use longhaul_core::id::{CallId, ToolName};
 pub use longhaul_core::message::Part;
-pub use longhaul_core::policy::effect::{EffectClass, InDoubt};
-pub use longhaul_core::port::easel::Easel;
-pub use longhaul_core::port::tool::{Progress, SoFar, Tool, ToolCard, ToolContext, ToolFailure};
+pub use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+pub use longhaul_core::port::image_sink::ImageSink;
+pub use longhaul_core::port::tool::{
+    PartialOutput, Progress, Tool, ToolContext, ToolFailure, ToolSpec,
+};
 pub use longhaul_core::raw::BlobRef;
-pub use longhaul_engine::toolbox::BadTool;
-pub use longhaul_tool::typed::{BadTool as BadInput, TypedTool, typed};
+pub use longhaul_engine::tool_registry::ToolRegistrationError;
+pub use longhaul_tool::typed::{TypedTool, TypedToolError as ToolInputError, typed};

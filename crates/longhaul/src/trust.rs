@@ -4,11 +4,11 @@
 //! were shown, and one of every file of the project that they run.
 
 pub mod decisions;
+pub mod egress;
 mod files;
 pub mod item;
 pub mod items;
-pub mod sends;
 mod servers;
 
 /// Trusts everything, for machines that nobody sits at.
-pub const VARIABLE: &str = "LONGHAUL_TRUST";
+pub const TRUST_VAR: &str = "LONGHAUL_TRUST";

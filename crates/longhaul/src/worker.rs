@@ -6,12 +6,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::id::{BadId, InboxName, RunId};
+use longhaul_core::id::{IdError, InboxName, RunId};
 use longhaul_core::port::store::RunRow;
+use longhaul_engine::changes::ChangeSource;
 use longhaul_engine::hooks::Hooks;
-use longhaul_engine::ports::Ports;
-use longhaul_engine::stop::Stop;
-use longhaul_engine::tail::Source;
+use longhaul_engine::services::EngineServices;
+use longhaul_engine::shutdown::Shutdown;
 use longhaul_engine::worker::{Worker as EngineWorker, WorkerOptions};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -40,17 +40,17 @@ pub struct Worker {
     state: Arc<RuntimeState>,
     options: WorkerOptions,
     inboxes: Vec<InboxName>,
-    bad_name: Option<BadId>,
+    name_error: Option<IdError>,
     hooks: TaskHooks,
 }
 
 impl Worker {
     pub(crate) fn new(state: Arc<RuntimeState>) -> Self {
         Self {
-            options: state.worker.clone(),
+            options: state.worker_options.clone(),
             state,
             inboxes: Vec::new(),
-            bad_name: None,
+            name_error: None,
             hooks: TaskHooks::default(),
         }
     }
@@ -61,7 +61,7 @@ impl Worker {
     pub fn inbox(mut self, name: impl AsRef<str>) -> Self {
         match InboxName::new(name.as_ref()) {
             Ok(name) => self.inboxes.push(name),
-            Err(bad) => self.bad_name = Some(bad),
+            Err(bad) => self.name_error = Some(bad),
         }
         self
     }
@@ -106,7 +106,7 @@ impl Worker {
         let stop = CancellationToken::new();
         let mut task = JoinSet::new();
         let running = self.state.start_worker();
-        task.spawn(self.work(running, stop.clone()));
+        task.spawn(self.drive_and_finish(running, stop.clone()));
         WorkerHandle { stop, task }
     }
 
@@ -122,31 +122,35 @@ impl Worker {
     /// [`Error::Worker`]: the name of an inbox can't be one, or the store failed.
     pub async fn run(self, stop: CancellationToken) -> Result<(), Error> {
         let running = self.state.start_worker();
-        self.work(running, stop).await
+        self.drive_and_finish(running, stop).await
     }
 
-    async fn work(self, running: RunningWorker, stop: CancellationToken) -> Result<(), Error> {
+    async fn drive_and_finish(
+        self,
+        running: RunningWorker,
+        stop: CancellationToken,
+    ) -> Result<(), Error> {
         let worked = self.drive(stop).await;
-        running.end(worked).await
+        running.finish(worked).await
     }
 
     async fn drive(self, stop: CancellationToken) -> Result<(), Error> {
-        if let Some(bad) = self.bad_name {
+        if let Some(bad) = self.name_error {
             return Err(bad.into());
         }
         let mut options = self.options;
         if !self.inboxes.is_empty() {
             options.inboxes = self.inboxes;
         }
-        let ports = self.state.house.longhaul.ports();
-        let worker = EngineWorker::new(ports, options).hooks(Arc::new(self.hooks));
-        let order = Stop::new();
+        let ports = self.state.runtime.longhaul.services();
+        let worker = EngineWorker::new(ports, options).with_hooks(Arc::new(self.hooks));
+        let order = Shutdown::new();
         let background = async {
             let drain = async {
                 stop.cancelled().await;
                 order.drain();
             };
-            let ((), ()) = tokio::join!(drain, read_tail(ports));
+            let ((), ()) = tokio::join!(drain, run_change_reader(ports));
             std::future::pending().await
         };
         let worked = tokio::select! {
@@ -160,13 +164,10 @@ impl Worker {
 
 /// Tells those who wait for runs which journals have grown, so that they need not look at every
 /// commit of any run themselves.
-async fn read_tail(ports: &Ports) {
-    let source = Source {
-        store: &*ports.store,
-        shelves: &*ports.shelves,
-        clock: &*ports.clock,
-    };
-    if let Err(error) = ports.tail.read(source).await {
+async fn run_change_reader(ports: &EngineServices) {
+    let source =
+        ChangeSource { store: &*ports.store, records: &*ports.records, clock: &*ports.clock };
+    if let Err(error) = ports.changes.run_reader(source).await {
         tracing::warn!(%error, "those who wait for runs look for themselves from now on");
     }
 }

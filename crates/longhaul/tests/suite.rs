@@ -3,17 +3,17 @@
 #[cfg(test)]
 mod suite {
     mod crash;
+    mod embedded_program;
+    mod ephemeral;
     mod features;
     mod handler;
     mod mcp_file;
-    mod mcp_supplies;
+    mod mcp_tools;
     mod open;
-    mod outside;
-    mod program;
     mod providers;
     mod runtime;
     #[cfg(feature = "server")]
     mod serve;
-    mod stateless;
+    mod standalone_build;
     mod worker;
 }

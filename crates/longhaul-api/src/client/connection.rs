@@ -30,7 +30,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(200);
 const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The header that says who is at the terminal.
-const USER: HeaderName = HeaderName::from_static("x-longhaul-as");
+const USER_HEADER: HeaderName = HeaderName::from_static("x-longhaul-as");
 
 /// The header that makes a request count once.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -44,9 +44,7 @@ pub(super) struct Connection {
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Connection")
-            .field(&self.base.as_str())
-            .finish()
+        f.debug_tuple("Connection").field(&self.base.as_str()).finish()
     }
 }
 
@@ -64,7 +62,7 @@ struct LostResponse {
     /// The request never left this machine.
     unsent: bool,
     /// A timeout has passed.
-    late: bool,
+    timed_out: bool,
 }
 
 impl From<reqwest::Error> for LostResponse {
@@ -73,9 +71,9 @@ impl From<reqwest::Error> for LostResponse {
         // The address is said elsewhere, and its query is nobody's business.
         let why = match late {
             true => "no answer in time".to_owned(),
-            false => cause(&error.without_url()),
+            false => root_cause(&error.without_url()),
         };
-        Self { why, unsent, late }
+        Self { why, unsent, timed_out: late }
     }
 }
 
@@ -86,7 +84,7 @@ impl Connection {
         if let Some(user) = user
             && let Ok(user) = HeaderValue::from_bytes(user.as_bytes())
         {
-            headers.insert(USER, user);
+            headers.insert(USER_HEADER, user);
         }
         if let Some(key) = key {
             let value = HeaderValue::from_str(&format!("Bearer {key}"));
@@ -95,15 +93,11 @@ impl Connection {
             value.set_sensitive(true);
             headers.insert(AUTHORIZATION, value);
         }
-        let client = client(&base).map_err(|error| {
-            let why = cause(&error);
-            Problem::new("no_wire", format!("no connection can be made here: {why}"))
+        let client = http_client(&base).map_err(|error| {
+            let why = root_cause(&error);
+            Problem::new("tls_unavailable", format!("no connection can be made here: {why}"))
         })?;
-        Ok(Self {
-            client,
-            base,
-            headers,
-        })
+        Ok(Self { client, base, headers })
     }
 
     /// The server's address.
@@ -112,19 +106,19 @@ impl Connection {
     }
 
     /// The server sent an event that this build can't read.
-    pub(super) fn unreadable(&self, why: &impl fmt::Display) -> Problem {
+    pub(super) fn unreadable_event(&self, why: &impl fmt::Display) -> Problem {
         let base = &self.base;
         let detail = format!("{base} tells what this build can't read: {why}");
-        Problem::new("strange", detail)
+        Problem::new("unexpected_response", detail)
     }
 
     /// Sends, and reads what comes back.
     pub(super) async fn send<T: DeserializeOwned>(&self, request: &Request) -> Result<T, Problem> {
         let (status, body) = self.with_retries(request).await?;
         if !status.is_success() {
-            return Err(self.problem(status, &body));
+            return Err(self.parse_problem(status, &body));
         }
-        serde_json::from_slice(&body).map_err(|bad| self.strange(&bad.to_string()))
+        serde_json::from_slice(&body).map_err(|bad| self.unexpected_response(&bad.to_string()))
     }
 
     /// Opens a stream of events; it is as long as it likes.
@@ -137,9 +131,9 @@ impl Connection {
             .header("last-event-id", after)
             .send();
         let sent = tokio::time::timeout(RESPONSE_TIMEOUT, sent).await;
-        let lost = |lost| self.lost(request, &lost);
+        let lost = |lost| self.lost_problem(request, &lost);
         let Ok(sent) = sent else {
-            return Err(lost(late()));
+            return Err(lost(timeout_error()));
         };
         let response = sent.map_err(|error| lost(error.into()))?;
         let status = response.status();
@@ -147,14 +141,14 @@ impl Connection {
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         match (status.is_success(), kind.starts_with("text/event-stream")) {
             (true, true) => return Ok(response),
-            (true, false) => return Err(self.strange("it sends no events")),
+            (true, false) => return Err(self.unexpected_response("it sends no events")),
             (false, _) => {}
         }
-        let Ok(body) = tokio::time::timeout(RESPONSE_TIMEOUT, bounded(response)).await else {
-            return Err(lost(late()));
+        let Ok(body) = tokio::time::timeout(RESPONSE_TIMEOUT, read_bounded(response)).await else {
+            return Err(lost(timeout_error()));
         };
         let body = body.map_err(lost)?;
-        Err(self.problem(status, &body))
+        Err(self.parse_problem(status, &body))
     }
 
     async fn with_retries(&self, request: &Request) -> Result<(StatusCode, Vec<u8>), Problem> {
@@ -164,7 +158,7 @@ impl Connection {
             match self.attempt(request).await {
                 Attempt::Response(status, body) => {
                     let busy = status == StatusCode::SERVICE_UNAVAILABLE
-                        || request.idempotency_key.is_some() && is_running(status, &body);
+                        || request.idempotency_key.is_some() && is_in_progress(status, &body);
                     if !(again && busy && request.may_repeat()) {
                         return Ok((status, body));
                     }
@@ -172,10 +166,10 @@ impl Connection {
                 Attempt::Lost(lost) => {
                     // Whoever waited long for a look has waited long enough; a word
                     // that counts once is said until it is known that it was heard.
-                    let waits = lost.unsent || !lost.late || request.idempotency_key.is_some();
+                    let waits = lost.unsent || !lost.timed_out || request.idempotency_key.is_some();
                     let harmless = lost.unsent || request.may_repeat();
                     if !(again && waits && harmless) {
-                        return Err(self.lost(request, &lost));
+                        return Err(self.lost_problem(request, &lost));
                     }
                 }
             }
@@ -194,30 +188,27 @@ impl Connection {
             sent = sent.header(IDEMPOTENCY_KEY, key);
         }
         if let Some(body) = &request.body {
-            sent = sent
-                .header(CONTENT_TYPE, "application/json")
-                .body(body.clone());
+            sent = sent.header(CONTENT_TYPE, "application/json").body(body.clone());
         }
         let response = match sent.send().await {
             Ok(response) => response,
             Err(error) => return Attempt::Lost(error.into()),
         };
         let status = response.status();
-        match bounded(response).await {
+        match read_bounded(response).await {
             Ok(body) => Attempt::Response(status, body),
             Err(lost) => Attempt::Lost(lost),
         }
     }
 
-    fn lost(&self, request: &Request, lost: &LostResponse) -> Problem {
+    fn lost_problem(&self, request: &Request, lost: &LostResponse) -> Problem {
         let (base, why) = (&self.base, &lost.why);
         match lost.unsent || request.may_repeat() {
-            true => Problem::new(
-                "unreachable",
-                format!("the server at {base} can't be reached: {why}"),
-            ),
+            true => {
+                Problem::new("unreachable", format!("the server at {base} can't be reached: {why}"))
+            }
             false => Problem::new(
-                "lost",
+                "response_lost",
                 format!(
                     "the answer of {base} was lost, so nobody knows whether it was done: {why}"
                 ),
@@ -226,7 +217,7 @@ impl Connection {
     }
 
     /// What a server's no says; something between may have said it.
-    fn problem(&self, status: StatusCode, body: &[u8]) -> Problem {
+    fn parse_problem(&self, status: StatusCode, body: &[u8]) -> Problem {
         if let Ok(problem) = serde_json::from_slice(body) {
             return problem;
         }
@@ -236,23 +227,23 @@ impl Connection {
             StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
             | StatusCode::GATEWAY_TIMEOUT => "draining",
-            _ => "strange",
+            _ => "unexpected_response",
         };
         let base = &self.base;
         Problem::new(code, format!("{base} answered {status} without a reason"))
     }
 
     /// Something answers that is no server of ours.
-    fn strange(&self, why: &str) -> Problem {
+    fn unexpected_response(&self, why: &str) -> Problem {
         let base = &self.base;
         let detail = format!("{base} answers, but not as this build understands it: {why}");
-        Problem::new("strange", detail)
+        Problem::new("unexpected_response", detail)
     }
 }
 
 /// Whether a server answers at this address. It does so without a key.
 pub async fn is_alive(base: &Url) -> bool {
-    let Ok(client) = client(base) else {
+    let Ok(client) = http_client(base) else {
         return false;
     };
     let url = Request::get(&["livez"]).url(base);
@@ -260,7 +251,7 @@ pub async fn is_alive(base: &Url) -> bool {
     answer.is_ok_and(|answer| answer.status() == StatusCode::OK)
 }
 
-fn client(base: &Url) -> reqwest::Result<Client> {
+fn http_client(base: &Url) -> reqwest::Result<Client> {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
         // An error says that there is one already, which is as good.
@@ -278,7 +269,7 @@ fn client(base: &Url) -> reqwest::Result<Client> {
     }
 }
 
-async fn bounded(response: Response) -> Result<Vec<u8>, LostResponse> {
+async fn read_bounded(response: Response) -> Result<Vec<u8>, LostResponse> {
     let mut body = Vec::new();
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
@@ -287,7 +278,7 @@ async fn bounded(response: Response) -> Result<Vec<u8>, LostResponse> {
             return Err(LostResponse {
                 why: format!("the answer is longer than {RESPONSE_BYTES_MAX} bytes"),
                 unsent: false,
-                late: true,
+                timed_out: true,
             });
         }
         body.extend_from_slice(&chunk);
@@ -295,23 +286,23 @@ async fn bounded(response: Response) -> Result<Vec<u8>, LostResponse> {
     Ok(body)
 }
 
-fn late() -> LostResponse {
+fn timeout_error() -> LostResponse {
     LostResponse {
         why: format!("no answer in {} s", RESPONSE_TIMEOUT.as_secs()),
         unsent: false,
-        late: true,
+        timed_out: true,
     }
 }
 
 /// The first of two that say the same is still at it.
-fn is_running(status: StatusCode, body: &[u8]) -> bool {
+fn is_in_progress(status: StatusCode, body: &[u8]) -> bool {
     let problem = serde_json::from_slice::<Problem>(body);
     status == StatusCode::CONFLICT
         && problem.is_ok_and(|problem| problem.code == "idempotency_running")
 }
 
 /// What lies behind an error: the rest only says how deep it came from.
-fn cause(error: &dyn std::error::Error) -> String {
+fn root_cause(error: &dyn std::error::Error) -> String {
     let mut deepest = error;
     while let Some(deeper) = deepest.source() {
         deepest = deeper;

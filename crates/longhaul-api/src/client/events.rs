@@ -29,39 +29,32 @@ const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(5);
 const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Codes of transient problems: the connection is made again after them.
-const TRANSIENT: &[&str] = &[
-    "unreachable",
-    "lost",
-    "draining",
-    "timeout",
-    "busy",
-    "rate_limited",
-    "crowded",
-];
+const TRANSIENT: &[&str] =
+    &["unreachable", "response_lost", "draining", "timeout", "busy", "rate_limited", "contention"];
 
 /// The events of one run, as they happen.
 pub struct EventStream {
     connection: Arc<Connection>,
     run: RunId,
     /// The last event that was seen.
-    last: Seq,
+    last_seq: Seq,
     /// None: the connection is lost.
-    open: Option<Open>,
+    stream: Option<SseConnection>,
     /// Number of lost connections since the last event.
     losses: u32,
     /// The user was warned of a lost connection.
     warned: bool,
-    over: bool,
+    has_ended: bool,
 }
 
 /// A connection that events come over.
-struct Open {
+struct SseConnection {
     events: Pin<Box<dyn Stream<Item = Result<Sse, sse_stream::Error>> + Send>>,
     /// So much came since the last event.
-    bytes: Arc<AtomicUsize>,
+    bytes_since_event: Arc<AtomicUsize>,
 }
 
-impl Open {
+impl SseConnection {
     fn new(response: Response) -> Self {
         let bytes = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&bytes);
@@ -73,17 +66,14 @@ impl Open {
                 false => Ok(chunk),
             }
         });
-        Self {
-            events: Box::pin(SseByteStream::new(chunks)),
-            bytes,
-        }
+        Self { events: Box::pin(SseByteStream::new(chunks)), bytes_since_event: bytes }
     }
 
     /// The next event; none: the connection is of no use any more.
     async fn next(&mut self) -> Option<Sse> {
         let next = tokio::time::timeout(SILENCE_TIMEOUT, self.events.next()).await;
         let event = next.ok()??.ok()?;
-        self.bytes.store(0, Ordering::Relaxed);
+        self.bytes_since_event.store(0, Ordering::Relaxed);
         Some(event)
     }
 }
@@ -92,7 +82,7 @@ impl fmt::Debug for EventStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EventStream")
             .field("run", &self.run)
-            .field("last", &self.last)
+            .field("last_seq", &self.last_seq)
             .finish_non_exhaustive()
     }
 }
@@ -107,30 +97,28 @@ impl EventStream {
         let mut streaming = Self {
             connection,
             run,
-            last: after,
-            open: None,
+            last_seq: after,
+            stream: None,
             losses: 0,
             warned: false,
-            over: false,
+            has_ended: false,
         };
-        streaming.open = Some(streaming.connect().await?);
+        streaming.stream = Some(streaming.connect().await?);
         Ok(streaming)
     }
 
-    async fn connect(&mut self) -> Result<Open, Problem> {
+    async fn connect(&mut self) -> Result<SseConnection, Problem> {
         let run = self.run.to_string();
-        let request = Request::get(&["v1", "runs", &run, "events"]).with("after", self.last);
-        Ok(Open::new(
-            self.connection.stream(&request, self.last.0).await?,
-        ))
+        let request = Request::get(&["v1", "runs", &run, "events"]).query("after", self.last_seq);
+        Ok(SseConnection::new(self.connection.stream(&request, self.last_seq.0).await?))
     }
 
-    async fn connect_again(&mut self) -> Result<(), Problem> {
+    async fn reconnect(&mut self) -> Result<(), Problem> {
         let doubled =
             RECONNECT_DELAY.saturating_mul(2_u32.saturating_pow(self.losses.saturating_sub(1)));
         tokio::time::sleep(doubled.min(RECONNECT_DELAY_MAX)).await;
         match self.connect().await {
-            Ok(open) => self.open = Some(open),
+            Ok(open) => self.stream = Some(open),
             Err(problem) if TRANSIENT.contains(&problem.code.as_str()) => {
                 self.losses = self.losses.saturating_add(1);
             }
@@ -139,13 +127,13 @@ impl EventStream {
         Ok(())
     }
 
-    fn lose(&mut self) {
-        self.open = None;
+    fn mark_lost(&mut self) {
+        self.stream = None;
         // Reset by the next event: a server that only closes connections is asked less and less.
         self.losses = self.losses.saturating_add(1);
         if !self.warned {
             self.warned = true;
-            let (server, last) = (self.connection.base(), self.last);
+            let (server, last) = (self.connection.base(), self.last_seq);
             tracing::warn!(
                 "the connection to {server} was lost after event {last}; it is made again, nothing is missed"
             );
@@ -155,7 +143,7 @@ impl EventStream {
     /// The journal entry of an event, if it has one that is new.
     fn entry(&mut self, event: &Sse) -> Result<Option<Entry>, Problem> {
         if event.event.as_deref() == Some("end") {
-            self.over = true;
+            self.has_ended = true;
             return Ok(None);
         }
         // Only journal entries have an id; deltas of a reply have none.
@@ -163,14 +151,15 @@ impl EventStream {
             return Ok(None);
         };
         let envelope: Envelope =
-            serde_json::from_str(data).map_err(|bad| self.connection.unreadable(&bad))?;
-        if envelope.seq <= self.last {
+            serde_json::from_str(data).map_err(|bad| self.connection.unreadable_event(&bad))?;
+        if envelope.seq <= self.last_seq {
             return Ok(None);
         }
-        let entry = Entry::try_from(&envelope).map_err(|bad| self.connection.unreadable(&bad))?;
-        self.last = entry.seq;
+        let entry =
+            Entry::try_from(&envelope).map_err(|bad| self.connection.unreadable_event(&bad))?;
+        self.last_seq = entry.seq;
         self.losses = 0;
-        self.over = entry.event.is_terminal();
+        self.has_ended = entry.event.is_terminal();
         Ok(Some(entry))
     }
 }
@@ -182,9 +171,9 @@ impl EventStream {
     /// # Errors
     /// The problem that the server answers with.
     pub async fn next(&mut self) -> Result<Option<Vec<Entry>>, Problem> {
-        while !self.over {
-            let Some(open) = &mut self.open else {
-                self.connect_again().await?;
+        while !self.has_ended {
+            let Some(open) = &mut self.stream else {
+                self.reconnect().await?;
                 continue;
             };
             match open.next().await {
@@ -193,7 +182,7 @@ impl EventStream {
                         return Ok(Some(vec![entry]));
                     }
                 }
-                None => self.lose(),
+                None => self.mark_lost(),
             }
         }
         Ok(None)

@@ -50,16 +50,16 @@ impl Request {
 
     /// The same request with a query parameter.
     #[must_use]
-    pub(super) fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+    pub(super) fn query(mut self, name: &'static str, value: impl ToString) -> Self {
         self.query.push((name, value.to_string()));
         self
     }
 
     /// The same request with a query parameter, if there is one.
     #[must_use]
-    pub(super) fn with_some(self, name: &'static str, value: Option<impl ToString>) -> Self {
+    pub(super) fn query_opt(self, name: &'static str, value: Option<impl ToString>) -> Self {
         match value {
-            Some(value) => self.with(name, value),
+            Some(value) => self.query(name, value),
             None => self,
         }
     }
@@ -67,19 +67,13 @@ impl Request {
     /// The same request, done once however often it is sent.
     #[must_use]
     pub(super) fn idempotent(self, key: String) -> Self {
-        Self {
-            idempotency_key: Some(key),
-            ..self
-        }
+        Self { idempotency_key: Some(key), ..self }
     }
 
     /// The same request, sent a single time.
     #[must_use]
     pub(super) fn without_retries(self) -> Self {
-        Self {
-            retries: false,
-            ..self
-        }
+        Self { retries: false, ..self }
     }
 
     /// Whether the request does no harm when it is sent twice.
@@ -105,14 +99,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_is_below_the_address_and_a_name_stays_one_part() {
+    fn a_path_is_appended_to_the_base_url_and_a_name_is_one_segment() {
         for (base, url) in [
             ("http://a:1", "http://a:1/v1/keys/a%2Fb%3F?x=1%262"),
             ("http://a:1/", "http://a:1/v1/keys/a%2Fb%3F?x=1%262"),
             ("https://a/deep/", "https://a/deep/v1/keys/a%2Fb%3F?x=1%262"),
         ] {
             let base: Url = base.parse().unwrap();
-            let request = Request::get(&["v1", "keys", "a/b?"]).with("x", "1&2");
+            let request = Request::get(&["v1", "keys", "a/b?"]).query("x", "1&2");
             assert_eq!(request.url(&base).as_str(), url);
         }
     }

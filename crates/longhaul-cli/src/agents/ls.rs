@@ -3,11 +3,11 @@
 //! Never: more than a line for one.
 
 use clap::Args;
-use longhaul::agents::change::short;
-use longhaul::agents::loaded::{Loaded, Source};
+use longhaul::agents::diff::short_version;
+use longhaul::agents::loaded_agents::{AgentSource, LoadedAgents};
 use serde_json::{Value, json};
 
-use crate::{plain, say};
+use crate::{output, sanitize};
 
 /// Lists all agents.
 #[derive(Debug, Args)]
@@ -18,17 +18,17 @@ pub(crate) struct Ls {
 }
 
 /// The source of what comes last in the list.
-const SHIPS: &str = Source::BuiltIn.as_str();
+const BUILT_IN: &str = AgentSource::BuiltIn.as_str();
 
 /// Name, source, model, tools, version, and what it is for.
 type Row = [String; 6];
 
 impl Ls {
-    pub(crate) fn run(&self, loaded: &Loaded) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, loaded: &LoadedAgents) -> anyhow::Result<()> {
         if self.json {
-            return say::json(&listed(loaded));
+            return output::stdout_json(&to_json(loaded));
         }
-        let rows = rows(loaded);
+        let rows = agent_rows(loaded);
         let wide = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
         let widths: Vec<usize> = (0..5).map(|column| wide(column).unwrap_or(0)).collect();
         for row in &rows {
@@ -37,16 +37,16 @@ impl Ls {
                 line.push_str(&format!("{text:width$}  "));
             }
             line.push_str(&row[5]);
-            say::data(&plain::line(line.trim_end()))?;
+            output::stdout_line(&sanitize::line(line.trim_end()))?;
         }
         if rows.is_empty() {
-            say::talk("no agents here: longhaul agents new NAME writes one");
+            output::stderr_line("no agents here: longhaul agents new NAME writes one");
         }
         Ok(())
     }
 }
 
-fn rows(loaded: &Loaded) -> Vec<Row> {
+fn agent_rows(loaded: &LoadedAgents) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     for one in &loaded.agents {
         let agent = &one.agent;
@@ -64,13 +64,8 @@ fn rows(loaded: &Loaded) -> Vec<Row> {
             one.source.as_str().to_owned(),
             model,
             tools,
-            short(&agent.version()),
-            agent
-                .description
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
+            short_version(&agent.version()),
+            agent.description.lines().next().unwrap_or_default().to_owned(),
         ]);
     }
     let none = || ["-", "-", "-"].map(str::to_owned);
@@ -79,25 +74,22 @@ fn rows(loaded: &Loaded) -> Vec<Row> {
         rows.push([name.clone(), source.to_owned(), model, tools, version, said]);
     };
     for one in &loaded.broken {
-        let count = loaded.problems_of(&one.path).count();
-        let said = format!(
-            "broken, {count} to mend: longhaul agents check {}",
-            one.name
-        );
+        let count = loaded.problems_in(&one.path).count();
+        let said = format!("broken, {count} to mend: longhaul agents check {}", one.name);
         unusable(&one.name, one.source.as_str(), said);
     }
     for one in &loaded.hidden {
-        let said = format!("hidden by {}", one.by.display());
+        let said = format!("hidden by {}", one.hidden_by.display());
         unusable(&one.name, one.source.as_str(), said);
     }
     // What is the project's own comes first.
-    rows.sort_by(|a, b| (a[1] == SHIPS, a).cmp(&(b[1] == SHIPS, b)));
+    rows.sort_by(|a, b| (a[1] == BUILT_IN, a).cmp(&(b[1] == BUILT_IN, b)));
     rows
 }
 
-fn listed(loaded: &Loaded) -> Value {
+fn to_json(loaded: &LoadedAgents) -> Value {
     let mut agents: Vec<_> = loaded.agents.iter().collect();
-    agents.sort_by_key(|one| one.source == Source::BuiltIn);
+    agents.sort_by_key(|one| one.source == AgentSource::BuiltIn);
     let agents = agents.into_iter().map(|one| {
         json!({
             "name": one.agent.name,
@@ -114,7 +106,7 @@ fn listed(loaded: &Loaded) -> Value {
             "name": one.name,
             "source": one.source.as_str(),
             "path": one.path,
-            "problems": loaded.problems_of(&one.path).count(),
+            "problems": loaded.problems_in(&one.path).count(),
         })
     });
     let hidden = loaded.hidden.iter().map(|one| {
@@ -122,7 +114,7 @@ fn listed(loaded: &Loaded) -> Value {
             "name": one.name,
             "source": one.source.as_str(),
             "path": one.path,
-            "by": one.by,
+            "hidden_by": one.hidden_by,
         })
     });
     json!({

@@ -8,17 +8,17 @@ use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use longhaul::agents::draft::Wanted;
-use longhaul::agents::load::{OWN, try_text};
-use longhaul::agents::loaded::{AgentError, LoadedAgent, Source};
-use longhaul::agents::shipped::SHIPPED;
-use longhaul::assemble::on_shelf;
+use longhaul::agents::built_in::BUILT_IN_AGENTS;
+use longhaul::agents::load::{AGENTS_FOLDER, check_text};
+use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgent};
+use longhaul::agents::scaffold::AgentScaffold;
+use longhaul::assemble::with_load_context;
 use longhaul::skills;
 use longhaul_tool::Location;
 
-use crate::agents::project::Project;
+use crate::agents::project::AgentsProject;
 use crate::error::CliError;
-use crate::say;
+use crate::output;
 
 const EXAMPLES: &str = "Examples:
   longhaul agents new tidy                              agents/tidy.md, with a comment for each field
@@ -43,76 +43,76 @@ pub(crate) struct New {
 }
 
 impl New {
-    pub(crate) fn run(&self, project: &Project) -> anyhow::Result<()> {
-        let wanted = Wanted {
+    pub(crate) fn run(&self, project: &AgentsProject) -> anyhow::Result<()> {
+        let wanted = AgentScaffold {
             name: self.name.clone(),
             model: self.model.clone(),
             tools: self.tools.clone(),
         };
         let text = match &self.from {
-            None => wanted.fresh(),
-            Some(from) => self.copied(&wanted, from, project)?,
+            None => wanted.render_new(),
+            Some(from) => self.copy_text(&wanted, from, project)?,
         };
-        let skills = skills::load(&project.config.root, &project.said);
-        let shelf = (project.said.as_path(), &skills);
-        let problems = on_shelf(&project.config, &project.tools, shelf, |shelf| {
-            try_text(shelf, &self.name, &text)
+        let skills = skills::load(&project.config.root, &project.display_root);
+        let shelf = (project.display_root.as_path(), &skills);
+        let problems = with_load_context(&project.config, &project.tools, shelf, |shelf| {
+            check_text(shelf, &self.name, &text)
         });
         if !problems.is_empty() {
             let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
-            return Err(
-                CliError::usage(format!("nothing was written:\n{}", said.join("\n")))
-                    .hint("what there is", "longhaul agents new --help")
-                    .into(),
-            );
+            return Err(CliError::usage(format!("nothing was written:\n{}", said.join("\n")))
+                .hint("what there is", "longhaul agents new --help")
+                .into());
         }
         self.write(project, &text)?;
         let hidden = project.loaded.find(&self.name).ok();
-        if let Some(hidden) = hidden.filter(|one| one.source != Source::Project) {
-            say::talk(&format!("it hides {}", hidden.path.display()));
+        if let Some(hidden) = hidden.filter(|one| one.source != AgentSource::Project) {
+            output::stderr_line(&format!("it hides {}", hidden.path.display()));
         }
         let name = &self.name;
-        say::talk(&format!("edit it, then: longhaul agents check {name}"));
-        say::talk(&format!("then try it:   longhaul run {name} \"...\""));
+        output::stderr_line(&format!("edit it, then: longhaul agents check {name}"));
+        output::stderr_line(&format!("then try it:   longhaul run {name} \"...\""));
         Ok(())
     }
 
-    fn copied(&self, wanted: &Wanted, from: &str, project: &Project) -> anyhow::Result<String> {
+    fn copy_text(
+        &self,
+        wanted: &AgentScaffold,
+        from: &str,
+        project: &AgentsProject,
+    ) -> anyhow::Result<String> {
         let one = match project.loaded.find(from) {
             Ok(one) => one,
             Err(AgentError::Unknown(said)) => bail!("{said}\n`longhaul agents` lists them"),
             Err(error @ AgentError::Broken { .. }) => bail!("{error}"),
         };
         match one.source {
-            Source::Claude => Ok(wanted.translated(one)),
-            Source::Project => {
-                let file = self::file(project, one.agent.name.as_str());
+            AgentSource::Claude => Ok(wanted.render_from_claude(one)),
+            AgentSource::Project => {
+                let file = self::agent_file(project, one.agent.name.as_str());
                 let text = fs::read_to_string(&file);
                 let text = text.with_context(|| format!("`{}` can't be read", one.path.display()));
-                Ok(wanted.copied(&text?))
+                Ok(wanted.render_copy(&text?))
             }
-            Source::BuiltIn => Ok(wanted.copied(built_in(one))),
+            AgentSource::BuiltIn => Ok(wanted.render_copy(built_in_text(one))),
         }
     }
 
-    fn write(&self, project: &Project, text: &str) -> anyhow::Result<()> {
-        let file = file(project, &self.name);
-        let said = project.said.join(OWN).join(format!("{}.md", self.name));
+    fn write(&self, project: &AgentsProject, text: &str) -> anyhow::Result<()> {
+        let file = agent_file(project, &self.name);
+        let said = project.display_root.join(AGENTS_FOLDER).join(format!("{}.md", self.name));
         let said = said.display();
-        fs::create_dir_all(project.config.root.join(OWN))
+        fs::create_dir_all(project.config.root.join(AGENTS_FOLDER))
             .with_context(|| format!("no folder for `{said}` can be made"))?;
         // A link in a cloned project would have the file written elsewhere.
-        if let Some(folder) = Location::below(&project.config.root, Path::new(OWN)) {
+        if let Some(folder) = Location::below(&project.config.root, Path::new(AGENTS_FOLDER)) {
             let opened = folder.open_folder();
             opened.with_context(|| {
-                let why = unopened(&folder.path());
-                format!("`{OWN}` {why}, so `{said}` is not written")
+                let why = open_failure_reason(&folder.path());
+                format!("`{AGENTS_FOLDER}` {why}, so `{said}` is not written")
             })?;
         }
-        let opened = fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&file);
+        let opened = fs::OpenOptions::new().write(true).create_new(true).open(&file);
         let mut opened = match opened {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 return Err(CliError::usage(format!(
@@ -123,27 +123,25 @@ impl New {
             }
             opened => opened.with_context(|| format!("`{said}` can't be written"))?,
         };
-        opened
-            .write_all(text.as_bytes())
-            .with_context(|| format!("`{said}` can't be written"))?;
-        say::data(&said.to_string())
+        opened.write_all(text.as_bytes()).with_context(|| format!("`{said}` can't be written"))?;
+        output::stdout_line(&said.to_string())
     }
 }
 
-fn file(project: &Project, name: &str) -> std::path::PathBuf {
-    project.config.root.join(OWN).join(format!("{name}.md"))
+fn agent_file(project: &AgentsProject, name: &str) -> std::path::PathBuf {
+    project.config.root.join(AGENTS_FOLDER).join(format!("{name}.md"))
 }
 
 /// Why a folder was not opened.
-fn unopened(folder: &Path) -> &'static str {
+fn open_failure_reason(folder: &Path) -> &'static str {
     match folder.is_symlink() {
         true => "is a link",
         false => "can't be opened",
     }
 }
 
-fn built_in(one: &LoadedAgent) -> &'static str {
-    let mut all = SHIPPED.iter();
+fn built_in_text(one: &LoadedAgent) -> &'static str {
+    let mut all = BUILT_IN_AGENTS.iter();
     let found = all.find(|built_in| built_in.name == one.agent.name.as_str());
     found.map_or("", |built_in| built_in.file)
 }
@@ -153,11 +151,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_link_is_called_a_link() {
+    fn only_a_symlink_is_reported_as_a_symlink() {
         let place = tempfile::tempdir().unwrap();
         let link = place.path().join("link");
         std::os::unix::fs::symlink(place.path(), &link).unwrap();
-        assert_eq!(unopened(&link), "is a link");
-        assert_eq!(unopened(place.path()), "can't be opened");
+        assert_eq!(open_failure_reason(&link), "is a link");
+        assert_eq!(open_failure_reason(place.path()), "can't be opened");
     }
 }

@@ -4,19 +4,22 @@
 
 use anyhow::bail;
 use clap::Args;
-use longhaul::agents::loaded::{AgentError, Loaded};
-use longhaul::agents::verbatim;
-use longhaul::{span, written};
+use longhaul::agents::escape;
+use longhaul::agents::loaded_agents::{AgentError, LoadedAgents};
+use longhaul::{duration, spanned};
 use longhaul_core::policy::LaneOnPark;
-use longhaul_core::policy::effect::{EffectClass, InDoubt};
-use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, OnTimeout, ResultGate, Verdict};
+use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::policy::gate::{GATE_TIMEOUT, GateRule, OnTimeout, ResultGate, RuleAction};
 use longhaul_core::raw::RawJson;
-use longhaul_core::usage::Micros;
-use longhaul_engine::agent::wish::{Every, Eye, Guards, Isolation, Sandboxed, Sight};
+use longhaul_core::usage::MicroUsd;
+use longhaul_engine::agent::config::{
+    Isolation, LoopGuardConfig, PerceptionConfig, PerceptionInterval, PerceptionSource,
+    SandboxConfig,
+};
 use longhaul_engine::agent::{Agent, BudgetPatch, EffectRule, RetryPatch};
 use serde_json::json;
 
-use crate::{plain, say};
+use crate::{output, sanitize};
 
 /// Prints what one agent is.
 #[derive(Debug, Args)]
@@ -29,7 +32,7 @@ pub(crate) struct Show {
 }
 
 impl Show {
-    pub(crate) fn run(&self, loaded: &Loaded) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, loaded: &LoadedAgents) -> anyhow::Result<()> {
         let one = match loaded.find(&self.name) {
             Ok(one) => one,
             Err(AgentError::Unknown(said)) => bail!("{said}\n`longhaul agents` lists them"),
@@ -42,17 +45,17 @@ impl Show {
                 "version": agent.version(), "path": one.path, "source": source,
                 "notes": one.notes, "agent": agent,
             });
-            return say::json(&shown);
+            return output::stdout_json(&shown);
         }
         let line = |name: &str, text: String| match text.is_empty() {
             true => Ok(()),
-            false => say::words(&format!("{name:12}{}", written::plain(&text))),
+            false => output::stdout_text(&format!("{name:12}{}", spanned::escape_controls(&text))),
         };
         line("name", agent.name.to_string())?;
-        line("file", plain::line(&one.path.display().to_string()))?;
+        line("file", sanitize::line(&one.path.display().to_string()))?;
         line("source", one.source.as_str().to_owned())?;
         line("version", agent.version().to_string())?;
-        for (name, text) in described(agent) {
+        for (name, text) in description_lines(agent) {
             line(name, text)?;
         }
         for note in &one.notes {
@@ -61,15 +64,15 @@ impl Show {
         if agent.prompt.is_empty() {
             return Ok(());
         }
-        let prompt = verbatim::text(&agent.prompt);
-        say::words(&format!("\n{}", written::plain(&prompt)))
+        let prompt = escape::unescape(&agent.prompt);
+        output::stdout_text(&format!("\n{}", spanned::escape_controls(&prompt)))
     }
 }
 
 /// What an agent says of itself, a line for each.
-fn described(agent: &Agent) -> Vec<(&'static str, String)> {
+fn description_lines(agent: &Agent) -> Vec<(&'static str, String)> {
     let names = agent.skills.iter().map(|skill| skill.name.as_str());
-    let rules = match agent.house_rules.len() {
+    let rules = match agent.project_rules.len() {
         0 => String::new(),
         bytes => format!("those of AGENTS.md, {bytes} bytes"),
     };
@@ -80,103 +83,94 @@ fn described(agent: &Agent) -> Vec<(&'static str, String)> {
         ("tools", agent.tools.join(", ")),
         ("skills", names.collect::<Vec<_>>().join(", ")),
         ("context", agent.context.join(", ")),
-        (
-            "max turns",
-            text(agent.max_turns, |turns| turns.to_string()),
-        ),
-        ("budget", budget(agent.budget)),
-        ("retry", retry(agent.retry)),
-        ("sandbox", text(agent.sandbox.as_ref(), sandbox)),
-        ("guards", text(agent.guards, guards)),
-        ("keep open", text(agent.keep_open, span::write)),
-        ("in doubt", text(agent.in_doubt, in_doubt)),
-        ("result", text(agent.result_gate.as_ref(), result_gate)),
+        ("max turns", format_option(agent.max_turns, |turns| turns.to_string())),
+        ("budget", format_budget(agent.budget)),
+        ("retry", format_retry(agent.retry)),
+        ("sandbox", format_option(agent.sandbox.as_ref(), format_sandbox)),
+        ("guards", format_option(agent.guards, format_guards)),
+        ("keep open", format_option(agent.keep_open, duration::format)),
+        ("in doubt", format_option(agent.in_doubt, format_in_doubt)),
+        ("result", format_option(agent.result_gate.as_ref(), format_result_gate)),
         ("lane", agent.lane.clone().unwrap_or_default()),
-        ("parked", parked(agent)),
-        ("perception", text(agent.perception.as_ref(), sight)),
-        ("output", text(agent.output.as_ref(), output)),
+        ("parked", format_lane_on_park(agent)),
+        ("perception", format_option(agent.perception.as_ref(), format_perception)),
+        ("output", format_option(agent.output.as_ref(), format_output)),
         ("rules", rules),
     ];
-    lines.extend(agent.rules.iter().map(|rule| ("rule", ruled(rule))));
+    lines.extend(agent.rules.iter().map(|rule| ("rule", format_rule(rule))));
     let effects = agent.effects.iter();
-    lines.extend(effects.map(|effect| ("effect", effected(effect))));
+    lines.extend(effects.map(|effect| ("effect", format_effect(effect))));
     let events = agent.events.iter();
     lines.extend(events.map(|(kind, text)| ("event", format!("{kind}: {text}"))));
     lines
 }
 
 /// A value as text; empty where there is none.
-fn text<T>(value: Option<T>, write: impl Fn(T) -> String) -> String {
+fn format_option<T>(value: Option<T>, write: impl Fn(T) -> String) -> String {
     value.map(write).unwrap_or_default()
 }
 
 /// What is said, each with its name, without what is not.
-fn joined(parts: &[(&str, String)]) -> String {
+fn join_named(parts: &[(&str, String)]) -> String {
     let said = parts.iter().filter(|(_, text)| !text.is_empty());
     let said = said.map(|(name, text)| format!("{name} {text}").trim().to_owned());
     said.collect::<Vec<_>>().join(", ")
 }
 
-fn budget(budget: BudgetPatch) -> String {
+fn format_budget(budget: BudgetPatch) -> String {
     let caps = budget.caps;
-    let usd = |micros: Micros| (micros.0 as f64 / 1e6).to_string();
-    joined(&[
-        ("usd", text(caps.micros, usd)),
-        ("tokens", text(caps.tokens, |tokens| tokens.to_string())),
-        ("turns", text(caps.turns, |turns| turns.to_string())),
-        ("active time", text(caps.active, span::write)),
-        (
-            "warned at",
-            text(budget.warn_percent, |percent| format!("{percent} %")),
-        ),
+    let usd = |micros: MicroUsd| (micros.0 as f64 / 1e6).to_string();
+    join_named(&[
+        ("usd", format_option(caps.micro_usd, usd)),
+        ("tokens", format_option(caps.tokens, |tokens| tokens.to_string())),
+        ("turns", format_option(caps.turns, |turns| turns.to_string())),
+        ("active time", format_option(caps.active, duration::format)),
+        ("warned at", format_option(budget.warn_percent, |percent| format!("{percent} %"))),
     ])
 }
 
-fn retry(retry: RetryPatch) -> String {
+fn format_retry(retry: RetryPatch) -> String {
     let times = |percent| (f64::from(percent) / 100.0).to_string();
-    joined(&[
-        (
-            "retries",
-            text(retry.max_retries, |retries| retries.to_string()),
-        ),
-        ("first after", text(retry.initial_delay, span::write)),
-        ("times", text(retry.multiplier_percent, times)),
-        ("at most", text(retry.max_delay, span::write)),
+    join_named(&[
+        ("retries", format_option(retry.max_retries, |retries| retries.to_string())),
+        ("first after", format_option(retry.initial_delay, duration::format)),
+        ("times", format_option(retry.multiplier_percent, times)),
+        ("at most", format_option(retry.max_delay, duration::format)),
     ])
 }
 
-fn result_gate(gate: &ResultGate) -> String {
+fn format_result_gate(gate: &ResultGate) -> String {
     format!("asks \"{}\"", gate.ask)
 }
 
-fn output(schema: &RawJson) -> String {
+fn format_output(schema: &RawJson) -> String {
     schema.as_str().to_owned()
 }
 
-fn sandbox(sandbox: &Sandboxed) -> String {
+fn format_sandbox(sandbox: &SandboxConfig) -> String {
     match sandbox.isolation {
-        Isolation::Walled => String::new(),
+        Isolation::Sandboxed => String::new(),
         Isolation::None => "without walls".to_owned(),
     }
 }
 
-fn guards(guards: Guards) -> String {
+fn format_guards(guards: LoopGuardConfig) -> String {
     match guards.identical_calls {
         Some(calls) => format!("stopped after {calls} identical calls"),
         None => "off".to_owned(),
     }
 }
 
-fn in_doubt(in_doubt: InDoubt) -> String {
+fn format_in_doubt(in_doubt: InDoubtPolicy) -> String {
     let text = match in_doubt {
-        InDoubt::Tell => "the model is told",
-        InDoubt::Ask => "a person is asked",
-        InDoubt::Fail => "the run fails",
+        InDoubtPolicy::Tell => "the model is told",
+        InDoubtPolicy::Ask => "a person is asked",
+        InDoubtPolicy::Fail => "the run fails",
     };
     text.to_owned()
 }
 
-fn parked(agent: &Agent) -> String {
+fn format_lane_on_park(agent: &Agent) -> String {
     let parked = match agent.lane_on_park {
         LaneOnPark::Keep => "",
         LaneOnPark::Release => "lets go of its lane",
@@ -184,26 +178,26 @@ fn parked(agent: &Agent) -> String {
     parked.to_owned()
 }
 
-fn sight(sight: &Sight) -> String {
-    let who = match &sight.eye {
-        Eye::Command(words) => words.join(" "),
-        Eye::Url(url) => url.clone(),
-        Eye::Named(name) => name.clone(),
+fn format_perception(sight: &PerceptionConfig) -> String {
+    let who = match &sight.source {
+        PerceptionSource::Command(words) => words.join(" "),
+        PerceptionSource::Url(url) => url.clone(),
+        PerceptionSource::Named(name) => name.clone(),
     };
     match sight.every {
-        Every::Run => format!("{who}, once a run"),
-        Every::Turn => format!("{who}, before each turn"),
+        PerceptionInterval::Run => format!("{who}, once a run"),
+        PerceptionInterval::Turn => format!("{who}, before each turn"),
     }
 }
 
-fn ruled(rule: &GateRule) -> String {
+fn format_rule(rule: &GateRule) -> String {
     let what = rule.subject.as_ref();
     let what = what.map_or_else(|| rule.tool.clone(), |what| format!("{} {what}", rule.tool));
-    match &rule.verdict {
-        Verdict::Allow => format!("{what}: allowed"),
-        Verdict::Deny(why) => format!("{what}: denied, {why}"),
-        Verdict::Ask(ask) => {
-            let timeout = span::write(rule.timeout.unwrap_or(GATE_TIMEOUT));
+    match &rule.action {
+        RuleAction::Allow => format!("{what}: allowed"),
+        RuleAction::Deny(why) => format!("{what}: denied, {why}"),
+        RuleAction::Ask(ask) => {
+            let timeout = duration::format(rule.timeout.unwrap_or(GATE_TIMEOUT));
             let then = match rule.on_timeout {
                 OnTimeout::Reject => "then no",
                 OnTimeout::Approve => "then yes",
@@ -213,10 +207,10 @@ fn ruled(rule: &GateRule) -> String {
             let who = rule.approvers;
             let count = (who.count != 1).then_some(who.count);
             let other = who.not_submitter.then_some("not by the submitter");
-            let more = joined(&[
-                ("approvers", text(count, |count| count.to_string())),
-                ("", text(other, str::to_owned)),
-                ("reminds after", text(rule.remind, span::write)),
+            let more = join_named(&[
+                ("approvers", format_option(count, |count| count.to_string())),
+                ("", format_option(other, str::to_owned)),
+                ("reminds after", format_option(rule.remind, duration::format)),
             ]);
             let more = match more.as_str() {
                 "" => String::new(),
@@ -227,7 +221,7 @@ fn ruled(rule: &GateRule) -> String {
     }
 }
 
-fn effected(effect: &EffectRule) -> String {
+fn format_effect(effect: &EffectRule) -> String {
     let what = effect.subject.as_deref().unwrap_or_default();
     let class = match effect.class {
         EffectClass::Pure => "pure",

@@ -12,13 +12,13 @@ use tokio::net::TcpStream;
 
 /// One connection to a server.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct BenchClient {
     sender: SendRequest<Full<Bytes>>,
     host: String,
     key: String,
 }
 
-impl Client {
+impl BenchClient {
     /// A connection to the server at this URL, with this key.
     pub(crate) async fn connect(url: &str, key: &str) -> anyhow::Result<Self> {
         let host = url.trim_start_matches("http://").to_owned();
@@ -38,10 +38,8 @@ impl Client {
         path: &str,
         body: &str,
     ) -> anyhow::Result<(u16, Value)> {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(CONTENT_TYPE, "application/json");
+        let request =
+            Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
         let response = self.request(request, body).await?;
         let status = response.status().as_u16();
         let body = response.into_body().collect().await?.to_bytes();
@@ -49,7 +47,7 @@ impl Client {
     }
 
     /// Opens a stream of events, which lasts as long as the response.
-    pub(crate) async fn listen(&mut self, path: &str) -> anyhow::Result<Response<Incoming>> {
+    pub(crate) async fn open_stream(&mut self, path: &str) -> anyhow::Result<Response<Incoming>> {
         let request = Request::get(path).header(ACCEPT, "text/event-stream");
         let response = self.request(request, "").await?;
         match response.status().as_u16() {

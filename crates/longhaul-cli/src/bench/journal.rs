@@ -6,20 +6,20 @@ use std::path::PathBuf;
 use clap::Args;
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
-use longhaul_store::bench::{BareAsk, bare};
+use longhaul_store::bench::{BareInsertOptions, measure_bare_inserts};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::bench::measure::{Disk, Percentiles};
-use crate::bench::report::{self, Report, met};
+use crate::bench::measure::{DiskLimits, Percentiles};
+use crate::bench::report::{self, Report, met_or_missed};
 use crate::bench::write_load::WriteLoad;
 use crate::runtime;
 
 /// How many runs write at once, one line each.
-const CONCURRENT: [u64; 4] = [1, 16, 64, 256];
+const CONCURRENCY_LEVELS: [u64; 4] = [1, 16, 64, 256];
 
 /// At 64 runs the store should reach this share of the bare loop.
-const TARGET: f64 = 0.5;
+const RATIO_TARGET: f64 = 0.5;
 
 /// What a durable event costs.
 #[derive(Debug, Args)]
@@ -40,7 +40,7 @@ pub(crate) struct Journal {
 
 /// One line of the table.
 #[derive(Debug, Serialize)]
-struct Line {
+struct ResultRow {
     runs: u64,
     store_events_per_second: f64,
     store_commits: u64,
@@ -51,35 +51,31 @@ struct Line {
 
 impl Journal {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let folder = report::folder(Some(&self.dir))?;
+        let folder = report::create_temp_folder(Some(&self.dir))?;
         let (events, body) = (self.events, self.body);
         let conditions = format!("{events} events of {body} bytes a line, WAL, synchronous=FULL");
         let mut report = Report::new("journal", &conditions, self.json);
-        Disk::measure(folder.path(), &mut report)?;
+        DiskLimits::measure(folder.path(), &mut report)?;
         let (mut lines, mut rows) = (Vec::new(), Vec::new());
-        for runs in CONCURRENT {
-            report.progress(&format!("measuring {runs} at once"));
+        for runs in CONCURRENCY_LEVELS {
+            report.print_progress(&format!("measuring {runs} at once"));
             // One commit an event is slow on a slow disk: a tenth is enough to see it.
             let events = if runs == 1 { events / 10 } else { events };
             let body_bytes = usize::from(body);
             // A bare loop that commits as many events at once as there are runs: the most that a
             // store could group, because a run waits for each of its own.
-            let ask = BareAsk {
+            let ask = BareInsertOptions {
                 file: folder.path().join(format!("bare-{runs}.db")),
                 runs,
                 events,
                 body_bytes,
                 per_commit: runs,
             };
-            let bare = bare(&ask, &|| SystemClock.nanos())?.per_second();
-            let load = WriteLoad {
-                runs,
-                events,
-                body_bytes,
-            };
+            let bare = measure_bare_inserts(&ask, &|| SystemClock.monotonic_nanos())?.per_second();
+            let load = WriteLoad { runs, events, body_bytes };
             let file = folder.path().join(format!("store-{runs}.db"));
-            let (store, spans) = runtime::driving()?.block_on(load.measure(&file))?;
-            let line = Line {
+            let (store, spans) = runtime::multi_thread()?.block_on(load.measure(&file))?;
+            let line = ResultRow {
                 runs,
                 store_events_per_second: store.per_second(),
                 store_commits: store.commits,
@@ -98,22 +94,13 @@ impl Journal {
             ]);
             lines.push(line);
         }
-        let head = [
-            "runs",
-            "store events/s",
-            "events a commit",
-            "append p50",
-            "p99",
-        ];
-        report.table(
-            &[&head[..], &["bare loop events/s", "ratio"]].concat(),
-            &rows,
-        );
+        let head = ["runs", "store events/s", "events a commit", "append p50", "p99"];
+        report.add_table(&[&head[..], &["bare loop events/s", "ratio"]].concat(), &rows);
         if let Some(line) = lines.iter().find(|line| line.runs == 64) {
-            let met = met(line.ratio >= TARGET);
-            report.line(format!("target at 64 runs: ratio {TARGET} or more: {met}"));
+            let met = met_or_missed(line.ratio >= RATIO_TARGET);
+            report.add_line(format!("target at 64 runs: ratio {RATIO_TARGET} or more: {met}"));
         }
-        report.figures(&json!({ "events": events, "body_bytes": body, "lines": lines }))?;
+        report.add_figures(&json!({ "events": events, "body_bytes": body, "lines": lines }))?;
         report.print()
     }
 }

@@ -18,8 +18,8 @@ use longhaul_model::settings::Settings;
 use longhaul_model::{anthropic, chat, responses};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::client::Client;
-use crate::own_process::OwnProcess;
+use crate::bench::client::BenchClient;
+use crate::child_process::ChildProcess;
 
 /// Wide enough for every run: nothing is to be summed up.
 const WINDOW_TOKENS: u64 = 1 << 40;
@@ -64,18 +64,18 @@ impl ModelSource {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let (wire, url) = match self {
             Self::Scripted { calls } => {
-                let script = Script::parse("bench", &script(turns, *calls))?;
+                let script = Script::parse("bench", &script_text(turns, *calls))?;
                 return Ok(Arc::new(ScriptedModel::new("bench", script, clock)));
             }
             Self::Mock { wire, url } => (*wire, url),
         };
         let http = Http::new(&format!("{url}/v1"), Limits::default())?;
         let mut settings = Settings::new(PROVIDER, script_name(turns), None);
-        settings.tariff.window_tokens = WINDOW_TOKENS;
+        settings.pricing.window_tokens = WINDOW_TOKENS;
         Ok(match wire {
             Wire::Anthropic => anthropic::model(http, settings, clock),
             Wire::Responses => responses::model(http, settings, clock),
-            Wire::Chat => chat::model(http, settings, Quirks::of(PROVIDER), clock),
+            Wire::Chat => chat::model(http, settings, Quirks::for_provider(PROVIDER), clock),
         }?)
     }
 }
@@ -84,7 +84,7 @@ fn script_name(turns: u32) -> String {
     format!("turns-{turns}")
 }
 
-fn script(turns: u32, calls: u32) -> String {
+fn script_text(turns: u32, calls: u32) -> String {
     // Each about something else: calls about the same thing go one after another.
     let calls = (1..=calls).map(|n| format!("{{ name: echo, input: {{ n: {n} }} }}"));
     let calls = calls.collect::<Vec<_>>().join(", ");
@@ -98,7 +98,7 @@ fn script(turns: u32, calls: u32) -> String {
 /// A mock under way.
 #[derive(Debug)]
 pub(crate) struct MockProcess {
-    _process: OwnProcess,
+    _process: ChildProcess,
     pub(crate) url: String,
 }
 
@@ -116,23 +116,14 @@ impl MockProcess {
         std::fs::create_dir_all(&scripts)?;
         for turns in turns {
             let file = scripts.join(format!("{}.yaml", script_name(*turns)));
-            std::fs::write(file, script(*turns, 1)).context("a script can't be written")?;
+            std::fs::write(file, script_text(*turns, 1)).context("a script can't be written")?;
         }
         let latency = format!("{}ms", latency.0);
-        let args = [
-            "mock-model",
-            "--listen",
-            "127.0.0.1:0",
-            "--json",
-            "--until-eof",
-        ];
+        let args = ["mock-model", "--listen", "127.0.0.1:0", "--json", "--until-eof"];
         let args = [&args[..], &["--scripts", "scripts", "--latency", &latency]].concat();
-        let mut command = OwnProcess::command(&args, folder, std::env::vars_os())?;
-        let (process, url) = OwnProcess::serve(command.stdout(Stdio::piped()))?;
-        Ok(Self {
-            _process: process,
-            url,
-        })
+        let mut command = ChildProcess::command(&args, folder, std::env::vars_os())?;
+        let (process, url) = ChildProcess::start_server(command.stdout(Stdio::piped()))?;
+        Ok(Self { _process: process, url })
     }
 
     /// The model source that this mock is.
@@ -143,8 +134,8 @@ impl MockProcess {
 }
 
 /// What the mock at this address has counted so far, over a connection of its own.
-pub(crate) async fn mock_stats(url: &str) -> anyhow::Result<MockStats> {
-    let mut client = Client::connect(url, "").await?;
+pub(crate) async fn fetch_mock_stats(url: &str) -> anyhow::Result<MockStats> {
+    let mut client = BenchClient::connect(url, "").await?;
     let (_, stats) = client.send("GET", "/stats", "").await?;
     serde_json::from_value(stats).context("the mock has counted nothing")
 }

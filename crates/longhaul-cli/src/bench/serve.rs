@@ -8,15 +8,15 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
-use longhaul_store::bench::Spans;
+use longhaul_store::bench::Durations;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::bench::client::Client;
+use crate::bench::client::BenchClient;
 use crate::bench::measure::Percentiles;
-use crate::bench::report::{Report, met};
-use crate::bench::serve::server_process::{Server, fill, project};
+use crate::bench::report::{Report, met_or_missed};
+use crate::bench::serve::server_process::{BenchServer, create_project, fill_store};
 use crate::bench::write_load::WriteLoad;
 use crate::runtime;
 
@@ -27,13 +27,13 @@ const IDLE_MB_TARGET: f64 = 25.0;
 const READY_MS_TARGET: f64 = 100.0;
 
 /// What the slowest submits may take, as a multiple of the slowest group commits.
-const SUBMIT_TARGET: f64 = 4.0;
+const SUBMIT_RATIO_TARGET: f64 = 4.0;
 
 /// What a thousand streams on which nothing happens may cost, in MB.
 const STREAMS_MB_TARGET: f64 = 40.0;
 
 /// How long a server rests before its idle memory is read.
-const REST: Millis = Millis::from_secs(2);
+const IDLE_DELAY: Millis = Millis::from_secs(2);
 
 /// How often, and how many times, a condition is checked before the bench gives up.
 const POLL_INTERVAL: Millis = Millis(50);
@@ -67,50 +67,42 @@ pub(crate) struct Serve {
 
 /// Everything that was measured.
 #[derive(Debug, Serialize)]
-struct Figures {
+struct ServeFigures {
     store_mb: u64,
     ready_ms: f64,
     idle_mb: f64,
     busy_mb: f64,
     streams_mb: f64,
-    group_commit: Timed,
-    submit: Timed,
-    show: Timed,
+    group_commit: RequestTiming,
+    submit: RequestTiming,
+    show: RequestTiming,
     /// The slowest submits against the slowest group commits.
     submit_ratio: f64,
 }
 
 /// Requests: how many a second, and how long each took.
 #[derive(Debug, Serialize)]
-struct Timed {
+struct RequestTiming {
     per_second: f64,
     p50_ms: f64,
     p99_ms: f64,
 }
 
-impl Timed {
-    fn new(per_second: f64, spans: &Spans) -> Self {
+impl RequestTiming {
+    fn new(per_second: f64, spans: &Durations) -> Self {
         let us = Percentiles::from(spans);
-        Self {
-            per_second,
-            p50_ms: us.p50 / 1e3,
-            p99_ms: us.p99 / 1e3,
-        }
+        Self { per_second, p50_ms: us.p50 / 1e3, p99_ms: us.p99 / 1e3 }
     }
 
     fn line(&self, name: &str) -> String {
-        let Self {
-            per_second,
-            p50_ms,
-            p99_ms,
-        } = self;
+        let Self { per_second, p50_ms, p99_ms } = self;
         format!("{name:<34} {per_second:>8.0}/s   p50 {p50_ms:>6.2} ms   p99 {p99_ms:>6.2} ms")
     }
 }
 
 impl Serve {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        runtime::driving()?.block_on(self.measure())?.print()
+        runtime::multi_thread()?.block_on(self.measure())?.print()
     }
 
     async fn measure(&self) -> anyhow::Result<Report> {
@@ -119,37 +111,31 @@ impl Serve {
             "{runs} runs in flight (a turn a second each), {connections} connections, store of {store_mb} MB"
         );
         let mut report = Report::new("serve", &conditions, self.json);
-        let project = project(self.dir.as_deref())?;
-        report.progress(&format!("filling a store with {store_mb} MB"));
-        let store_mb = fill(&project, store_mb).await?;
-        report.progress("starting the server");
+        let project = create_project(self.dir.as_deref())?;
+        report.print_progress(&format!("filling a store with {store_mb} MB"));
+        let store_mb = fill_store(&project, store_mb).await?;
+        report.print_progress("starting the server");
         // The first start makes the key and warms the disk's cache for nobody else.
-        drop(Server::start(&project)?);
-        let server = Server::start(&project)?;
-        SystemClock.sleep(REST).await;
+        drop(BenchServer::start(&project)?);
+        let server = BenchServer::start(&project)?;
+        SystemClock.sleep(IDLE_DELAY).await;
         let idle_mb = server.resident_mb()?;
-        report.progress(&format!("opening {} streams", self.streams));
-        let streams_mb = self.open_streams(&server).await?;
-        report.progress(&format!("bringing {runs} runs into flight"));
-        let in_flight = self.bring_into_flight(&server).await?;
-        report.progress("measuring group commits, submits and reads");
-        let load = WriteLoad {
-            runs: connections.into(),
-            events: self.requests.into(),
-            body_bytes: 900,
-        };
+        report.print_progress(&format!("opening {} streams", self.streams));
+        let streams_mb = self.measure_streams(&server).await?;
+        report.print_progress(&format!("bringing {runs} runs into flight"));
+        let in_flight = self.start_runs(&server).await?;
+        report.print_progress("measuring group commits, submits and reads");
+        let load =
+            WriteLoad { runs: connections.into(), events: self.requests.into(), body_bytes: 900 };
         let (rate, spans) = load.measure(&project.root().join("bare.db")).await?;
-        let group_commit = Timed::new(rate.per_second(), &spans);
-        let body = json!({ "agent": "busy", "inbox": "aside", "input": "x".repeat(200) });
+        let group_commit = RequestTiming::new(rate.per_second(), &spans);
+        let body = json!({ "agent": "busy", "inbox": "background", "input": "x".repeat(200) });
         let path = vec!["/v1/runs".to_owned()];
-        let submit = self.time(&server, ("POST", body.to_string()), path).await?;
+        let submit = self.measure_requests(&server, ("POST", body.to_string()), path).await?;
         let busy_mb = server.resident_mb()?;
-        let paths = in_flight
-            .iter()
-            .map(|run| format!("/v1/runs/{run}"))
-            .collect();
-        let show = self.time(&server, ("GET", String::new()), paths).await?;
-        let figures = Figures {
+        let paths = in_flight.iter().map(|run| format!("/v1/runs/{run}")).collect();
+        let show = self.measure_requests(&server, ("GET", String::new()), paths).await?;
+        let figures = ServeFigures {
             store_mb,
             ready_ms: server.ready_ms,
             idle_mb,
@@ -160,96 +146,76 @@ impl Serve {
             submit,
             show,
         };
-        self.describe(&figures, &mut report);
+        self.add_to_report(&figures, &mut report);
         let streams = self.streams;
         let counts =
             json!({ "runs_in_flight": runs, "connections": connections, "streams": streams });
-        report.figures(&counts)?;
-        report.figures(&figures)?;
+        report.add_figures(&counts)?;
+        report.add_figures(&figures)?;
         Ok(report)
     }
 
-    fn describe(&self, figures: &Figures, report: &mut Report) {
-        let Figures {
-            ready_ms,
-            idle_mb,
-            busy_mb,
-            streams_mb,
-            ..
-        } = figures;
+    fn add_to_report(&self, figures: &ServeFigures, report: &mut Report) {
+        let ServeFigures { ready_ms, idle_mb, busy_mb, streams_mb, .. } = figures;
         let (streams, ratio) = (f64::from(self.streams), figures.submit_ratio);
         let each_kb = streams_mb * 1_024.0 / streams;
-        report.line(format!(
-            "exec to ready                      {ready_ms:.0} ms"
-        ));
-        report.line(format!(
-            "resident, idle                     {idle_mb:.1} MB"
-        ));
-        report.line(format!(
-            "resident, under load               {busy_mb:.1} MB"
-        ));
+        report.add_line(format!("exec to ready                      {ready_ms:.0} ms"));
+        report.add_line(format!("resident, idle                     {idle_mb:.1} MB"));
+        report.add_line(format!("resident, under load               {busy_mb:.1} MB"));
         let name = format!("{streams} idle streams");
-        report.line(format!(
-            "{name:<34} {streams_mb:.1} MB ({each_kb:.1} KB each)"
-        ));
-        report.line(figures.group_commit.line("group commit, same load"));
-        report.line(figures.submit.line("submit over HTTP"));
-        report.line(figures.show.line("show over HTTP"));
+        report.add_line(format!("{name:<34} {streams_mb:.1} MB ({each_kb:.1} KB each)"));
+        report.add_line(figures.group_commit.line("group commit, same load"));
+        report.add_line(figures.submit.line("submit over HTTP"));
+        report.add_line(figures.show.line("show over HTTP"));
         let of_ratio =
             format!("p99 of submit at most 4x that of the group commit (is {ratio:.1}x)");
         for (target, is_met) in [
             ("idle under 25 MB", *idle_mb < IDLE_MB_TARGET),
-            (
-                "ready in under 100 ms on a store of 1 GB",
-                *ready_ms < READY_MS_TARGET,
-            ),
-            (&of_ratio, ratio <= SUBMIT_TARGET),
-            (
-                "1,000 idle streams under 40 MB",
-                streams_mb * 1e3 / streams < STREAMS_MB_TARGET,
-            ),
+            ("ready in under 100 ms on a store of 1 GB", *ready_ms < READY_MS_TARGET),
+            (&of_ratio, ratio <= SUBMIT_RATIO_TARGET),
+            ("1,000 idle streams under 40 MB", streams_mb * 1e3 / streams < STREAMS_MB_TARGET),
         ] {
-            report.line(format!("target: {target}: {}", met(is_met)));
+            report.add_line(format!("target: {target}: {}", met_or_missed(is_met)));
         }
     }
 
     /// What streams on which nothing happens cost, in MB.
-    async fn open_streams(&self, server: &Server) -> anyhow::Result<f64> {
+    async fn measure_streams(&self, server: &BenchServer) -> anyhow::Result<f64> {
         let mut client = server.connect().await?;
-        let run = submit(&mut client, "waiter").await?;
-        until(&mut client, &format!("/v1/runs/{run}"), "waiting").await?;
+        let run = submit_run(&mut client, "waiter").await?;
+        wait_for_status(&mut client, &format!("/v1/runs/{run}"), "waiting").await?;
         let before = server.resident_mb()?;
         let mut open = Vec::new();
         for _ in 0..self.streams {
             let mut client = server.connect().await?;
-            let stream = client.listen(&format!("/v1/runs/{run}/events")).await?;
+            let stream = client.open_stream(&format!("/v1/runs/{run}/events")).await?;
             open.push((client, stream));
         }
         Ok(server.resident_mb()? - before)
     }
 
     /// Submits runs and waits until all of them are at work.
-    async fn bring_into_flight(&self, server: &Server) -> anyhow::Result<Vec<String>> {
+    async fn start_runs(&self, server: &BenchServer) -> anyhow::Result<Vec<String>> {
         let mut client = server.connect().await?;
         let mut runs = Vec::new();
         for _ in 0..self.runs {
-            runs.push(submit(&mut client, "busy").await?);
+            runs.push(submit_run(&mut client, "busy").await?);
         }
         let last = runs.last().context("no run")?;
-        until(&mut client, &format!("/v1/runs/{last}"), "running").await?;
+        wait_for_status(&mut client, &format!("/v1/runs/{last}"), "running").await?;
         Ok(runs)
     }
 
     /// Sends a request to these paths in turn over all connections at once; how long each took.
-    async fn time(
+    async fn measure_requests(
         &self,
-        server: &Server,
+        server: &BenchServer,
         (method, body): (&'static str, String),
         paths: Vec<String>,
-    ) -> anyhow::Result<Timed> {
+    ) -> anyhow::Result<RequestTiming> {
         let each = (self.requests / self.connections) as usize;
         let mut clients = JoinSet::new();
-        let begun = SystemClock.nanos();
+        let begun = SystemClock.monotonic_nanos();
         for connection in 0..self.connections as usize {
             let mut client = server.connect().await?;
             let (paths, body) = (paths.clone(), body.clone());
@@ -257,9 +223,9 @@ impl Serve {
                 let mut spans = Vec::new();
                 for request in 0..each {
                     let path = &paths[(connection * each + request) % paths.len()];
-                    let begun = SystemClock.nanos();
+                    let begun = SystemClock.monotonic_nanos();
                     let (status, answer) = client.send(method, path, &body).await?;
-                    spans.push(SystemClock.nanos() - begun);
+                    spans.push(SystemClock.monotonic_nanos() - begun);
                     if status >= 300 {
                         bail!("{method} {path} was answered {status}: {answer}");
                     }
@@ -271,13 +237,13 @@ impl Serve {
         while let Some(done) = clients.join_next().await {
             spans.extend(done.context("a client was lost")??);
         }
-        let seconds = (SystemClock.nanos() - begun) as f64 / 1e9;
-        Ok(Timed::new(spans.len() as f64 / seconds, &Spans::new(spans)))
+        let seconds = (SystemClock.monotonic_nanos() - begun) as f64 / 1e9;
+        Ok(RequestTiming::new(spans.len() as f64 / seconds, &Durations::new(spans)))
     }
 }
 
 /// Submits a run of this agent; its id.
-async fn submit(client: &mut Client, agent: &str) -> anyhow::Result<String> {
+async fn submit_run(client: &mut BenchClient, agent: &str) -> anyhow::Result<String> {
     let body = json!({ "agent": agent, "input": "look" }).to_string();
     match client.send("POST", "/v1/runs", &body).await? {
         (201, run) => Ok(run["id"].as_str().unwrap_or_default().to_owned()),
@@ -286,7 +252,7 @@ async fn submit(client: &mut Client, agent: &str) -> anyhow::Result<String> {
 }
 
 /// Waits until a run has this status.
-async fn until(client: &mut Client, path: &str, status: &str) -> anyhow::Result<()> {
+async fn wait_for_status(client: &mut BenchClient, path: &str, status: &str) -> anyhow::Result<()> {
     let mut run = Value::Null;
     for _ in 0..POLLS_MAX {
         run = client.send("GET", path, "").await?.1;

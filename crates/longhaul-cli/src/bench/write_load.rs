@@ -10,7 +10,7 @@ use longhaul_core::event::tool::{ToolEnded, ToolOutput};
 use longhaul_core::event::{EVENT_FORMAT, Event};
 use longhaul_core::id::{AgentName, CallId, InboxName, RunId, WorkerId};
 use longhaul_core::port::store::{
-    Append, Appended, Author, Beat, ClaimAsk, Claimed, OpenAsk, Store,
+    AppendRequest, Appended, Author, Claim, ClaimRequest, Heartbeat, OpenRequest, Store,
 };
 use longhaul_core::raw::RawJson;
 use longhaul_core::task::TaskSpec;
@@ -18,7 +18,7 @@ use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 use longhaul_run::submit::submit;
 use longhaul_store::SqliteStore;
-use longhaul_store::bench::{Rate, Spans};
+use longhaul_store::bench::{Durations, InsertRate};
 use tokio::task::JoinSet;
 
 use crate::bench::fixture::open_store;
@@ -35,31 +35,35 @@ pub(crate) struct WriteLoad {
 
 impl WriteLoad {
     /// Writes the load into a new store: how fast all of it was, and how long each append took.
-    pub(crate) async fn measure(&self, file: &Path) -> anyhow::Result<(Rate, Spans)> {
+    pub(crate) async fn measure(&self, file: &Path) -> anyhow::Result<(InsertRate, Durations)> {
         let store = Arc::new(open_store(file)?);
         let worker = WorkerId::from_bits(uuid::Uuid::now_v7().as_u128());
-        let claimed = self.claim_all(&*store, worker).await?;
+        let claimed = self.open_and_claim(&*store, worker).await?;
         let each = self.events / self.runs;
-        let (commits_before, begun) = (store.commits(), SystemClock.nanos());
+        let (commits_before, begun) = (store.commits(), SystemClock.monotonic_nanos());
         let mut writers = JoinSet::new();
         for run in claimed {
             let store = Arc::clone(&store);
             let body = "x".repeat(self.body_bytes);
-            writers.spawn(async move { write(&store, (worker, run), each, &body).await });
+            writers.spawn(async move { append_events(&store, (worker, run), each, &body).await });
         }
         let mut spans = Vec::new();
         while let Some(written) = writers.join_next().await {
             spans.extend(written.context("a writer was lost")??);
         }
-        let rate = Rate {
+        let rate = InsertRate {
             events: each * self.runs,
             commits: store.commits() - commits_before,
-            nanos: SystemClock.nanos() - begun,
+            nanos: SystemClock.monotonic_nanos() - begun,
         };
-        Ok((rate, Spans::new(spans)))
+        Ok((rate, Durations::new(spans)))
     }
 
-    async fn claim_all(&self, store: &dyn Store, worker: WorkerId) -> anyhow::Result<Vec<Claimed>> {
+    async fn open_and_claim(
+        &self,
+        store: &dyn Store,
+        worker: WorkerId,
+    ) -> anyhow::Result<Vec<Claim>> {
         let inbox = InboxName::new("bench")?;
         let mut runs = Vec::new();
         for _ in 0..self.runs {
@@ -67,22 +71,16 @@ impl WriteLoad {
             let task = TaskSpec::new(id, AgentName::new("bench")?, RawJson::null(), inbox.clone());
             runs.push(submit(id, task)?);
         }
-        store
-            .open(OpenAsk {
-                runs,
-                blobs: Vec::new(),
-                idempotency: None,
-            })
-            .await?;
-        let beat = Beat {
+        store.open_runs(OpenRequest { runs, blobs: Vec::new(), idempotency: None }).await?;
+        let beat = Heartbeat {
             worker,
             host: "bench".into(),
             build: env!("CARGO_PKG_VERSION").into(),
             draining: false,
             ttl: Millis::from_secs(86_400),
         };
-        store.renew(beat).await?;
-        let ask = ClaimAsk {
+        store.heartbeat(beat).await?;
+        let ask = ClaimRequest {
             worker,
             inboxes: vec![inbox],
             types: Vec::new(),
@@ -100,13 +98,13 @@ impl WriteLoad {
 }
 
 /// Writes so many events of one run, one after the other; how long each took.
-async fn write(
+async fn append_events(
     store: &SqliteStore,
-    (worker, run): (WorkerId, Claimed),
+    (worker, run): (WorkerId, Claim),
     events: u64,
     body: &str,
 ) -> anyhow::Result<Vec<u64>> {
-    let mut after = run.last;
+    let mut after = run.last_seq;
     let mut spans = Vec::new();
     for _ in 0..events {
         let event = Event::ToolCompleted(ToolEnded {
@@ -114,24 +112,17 @@ async fn write(
             output: ToolOutput::text(body),
             active: Millis::ZERO,
         });
-        let append = Append {
+        let append = AppendRequest {
             run: run.run,
-            author: Author::Driver {
-                worker,
-                epoch: run.epoch,
-                after,
-            },
-            batch: Batch {
-                events: vec![event],
-                changes: Vec::new(),
-            },
+            author: Author::Driver { worker, epoch: run.epoch, after },
+            batch: Batch { events: vec![event], changes: Vec::new() },
         };
-        let begun = SystemClock.nanos();
+        let begun = SystemClock.monotonic_nanos();
         let Appended::At { seq, .. } = store.append(append).await? else {
             bail!("an append was refused");
         };
         after = seq;
-        spans.push(SystemClock.nanos() - begun);
+        spans.push(SystemClock.monotonic_nanos() - begun);
     }
     Ok(spans)
 }

@@ -5,23 +5,23 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use longhaul_store::bench::Spans;
+use longhaul_store::bench::Durations;
 use serde_json::{Map, Value, json};
 
-use crate::chaos::judge::tally::{Doubt, Rule, Tally};
-use crate::chaos::storm::{Log, Plan};
+use crate::chaos::kill_loop::{ChaosPlan, KillLog};
+use crate::chaos::verify::counts::{ChaosCounts, DoubtfulCall, Invariant};
 
 /// So many broken rules are told in words.
-const TOLD_MAX: usize = 10;
+const SHOWN_MAX: usize = 10;
 
 /// Everything that a storm gave.
 #[derive(Debug)]
 pub(crate) struct Scorecard<'a> {
     pub(crate) agent: &'a str,
-    pub(crate) plan: &'a Plan,
-    pub(crate) log: &'a Log,
-    pub(crate) tally: &'a Tally,
-    pub(crate) took_ms: u64,
+    pub(crate) plan: &'a ChaosPlan,
+    pub(crate) log: &'a KillLog,
+    pub(crate) counts: &'a ChaosCounts,
+    pub(crate) duration_ms: u64,
     /// Where it can be looked at, if it was kept.
     pub(crate) folder: Option<PathBuf>,
 }
@@ -29,14 +29,13 @@ pub(crate) struct Scorecard<'a> {
 impl Scorecard<'_> {
     /// For programs.
     pub(crate) fn as_json(&self) -> Value {
-        let Self {
-            plan, log, tally, ..
-        } = self;
-        let zeros = Rule::ALL.map(|rule| (rule.names().0.to_owned(), tally.broken(rule).into()));
+        let Self { plan, log, counts: tally, .. } = self;
+        let zeros = Invariant::ALL
+            .map(|rule| (rule.names().0.to_owned(), tally.violation_count(rule).into()));
         let zeros: Map<String, Value> = zeros.into_iter().collect();
-        let (median, worst) = self.recoveries();
+        let (median, worst) = self.recovery_stats();
         json!({
-            "verdict": if tally.holds() { "holds" } else { "broken" },
+            "verdict": if tally.is_clean() { "passed" } else { "failed" },
             "agent": self.agent,
             "seed": plan.seed,
             "runs": {
@@ -45,26 +44,26 @@ impl Scorecard<'_> {
                 "failed": tally.failed,
                 "other": tally.other,
             },
-            "kills": { "wanted": plan.kills, "happened": log.kills },
+            "kills": { "planned": plan.kills, "done": log.kills },
             "restarts": log.restarts,
-            "picked_up": tally.picked_up,
+            "recoveries": tally.recoveries,
             "recovery_ms": { "median": median, "worst": worst },
-            "model_calls": { "asked": tally.asked, "asked_again": tally.asked_again },
+            "model_calls": { "total": tally.model_calls, "repeated": tally.model_calls_repeated },
             "once_calls": tally.once_calls,
             "pure_repeats": tally.pure_repeats,
             "keyed_repeats": tally.keyed_repeats,
             "in_doubt": tally.in_doubt,
-            "must_be_zero": zeros,
-            "offences": tally.offences,
+            "violation_counts": zeros,
+            "violations": tally.violations,
             "stalled": log.stalled,
-            "took_ms": self.took_ms,
+            "duration_ms": self.duration_ms,
             "folder": self.folder,
         })
     }
 
     /// For people.
     pub(crate) fn as_text(&self) -> String {
-        let Self { log, tally, .. } = self;
+        let Self { log, counts: tally, .. } = self;
         let mut text = String::new();
         let mut line = |name: &str, value: String| {
             // Writing to a text never fails.
@@ -75,14 +74,14 @@ impl Scorecard<'_> {
             other => format!(", {other} other"),
         };
         let (submitted, completed, failed) = (log.runs.len(), tally.completed, tally.failed.len());
-        let (median, worst) = self.recoveries();
-        let (asked, again) = (tally.asked, tally.asked_again);
+        let (median, worst) = self.recovery_stats();
+        let (asked, again) = (tally.model_calls, tally.model_calls_repeated);
         let (pure, keyed) = (tally.pure_repeats, tally.keyed_repeats);
         let runs = format!("{submitted} submitted, {completed} completed, {failed} failed{other}");
         line("runs", runs);
-        line("kills with SIGKILL", self.kills());
+        line("kills with SIGKILL", self.kills_text());
         line("workers started again", log.restarts.to_string());
-        let picked_up = tally.picked_up.to_string();
+        let picked_up = tally.recoveries.to_string();
         line("runs picked up from a dead worker", picked_up);
         let recovery = format!("median {median} ms, worst {worst} ms");
         line("recovery, start to first fact", recovery);
@@ -90,23 +89,23 @@ impl Scorecard<'_> {
         let repeats = format!("{pure} pure, {keyed} keyed under the same key");
         line("repeats that are allowed", repeats);
         line("once calls", tally.once_calls.to_string());
-        line("in doubt, and visible as such", doubts(&tally.in_doubt));
-        for rule in Rule::ALL {
-            let broken = tally.broken(rule);
+        line("in doubt, and visible as such", doubts_text(&tally.in_doubt));
+        for rule in Invariant::ALL {
+            let broken = tally.violation_count(rule);
             let mark = if broken == 0 { "ok" } else { "BROKEN" };
             line(rule.names().1, format!("{broken}  {mark}"));
         }
-        let _: std::fmt::Result = write!(text, "\n{}", self.verdict());
+        let _: std::fmt::Result = write!(text, "\n{}", self.verdict_text());
         text
     }
 
     /// The median and the worst time to recover, in milliseconds.
-    fn recoveries(&self) -> (u64, u64) {
-        let spans = Spans::new(self.log.recoveries.clone());
+    fn recovery_stats(&self) -> (u64, u64) {
+        let spans = Durations::new(self.log.recovery_times_ms.clone());
         (spans.percentile(50), spans.percentile(100))
     }
 
-    fn kills(&self) -> String {
+    fn kills_text(&self) -> String {
         let (wanted, happened) = (self.plan.kills, self.log.kills);
         if happened == wanted {
             return happened.to_string();
@@ -114,10 +113,10 @@ impl Scorecard<'_> {
         format!("{happened} of {wanted}: all runs had ended by then, try more --runs")
     }
 
-    fn verdict(&self) -> String {
-        let (tally, seed) = (self.tally, self.plan.seed);
-        if tally.holds() {
-            let took = self.took_ms / 1_000;
+    fn verdict_text(&self) -> String {
+        let (tally, seed) = (self.counts, self.plan.seed);
+        if tally.is_clean() {
+            let took = self.duration_ms / 1_000;
             let kept = self.folder.as_ref();
             let kept = kept.map(|folder| format!("\nKept:  {}", folder.display()));
             let kept = kept.unwrap_or_default();
@@ -127,42 +126,37 @@ impl Scorecard<'_> {
         if self.log.stalled {
             text.push_str(" The last worker wrote nothing for three minutes while runs were open.");
         }
-        for offence in tally.offences.iter().take(TOLD_MAX) {
+        for offence in tally.violations.iter().take(SHOWN_MAX) {
             let call = offence.call.map(|call| format!(" {call}"));
             let call = call.unwrap_or_default();
-            text.push_str(&format!("\n  {}{call}: {}", offence.run, offence.words));
+            text.push_str(&format!("\n  {}{call}: {}", offence.run, offence.message));
         }
-        let rest = tally.offences.len().saturating_sub(TOLD_MAX);
+        let rest = tally.violations.len().saturating_sub(SHOWN_MAX);
         if rest > 0 {
             text.push_str(&format!("\n  and {rest} more"));
         }
-        for (runs, what) in [
-            (&tally.failed, "failed"),
-            (&tally.other, "did not complete"),
-        ] {
-            for run in runs.iter().take(TOLD_MAX) {
+        for (runs, what) in [(&tally.failed, "failed"), (&tally.other, "did not complete")] {
+            for run in runs.iter().take(SHOWN_MAX) {
                 text.push_str(&format!("\n  {run} {what}"));
             }
         }
-        let offence = tally.offences.first().map(|offence| offence.run);
+        let offence = tally.violations.first().map(|offence| offence.run);
         let first = offence.or(tally.failed.first().copied());
         let first = first.or(tally.other.first().copied());
         if let (Some(folder), Some(run)) = (&self.folder, first) {
             let folder = folder.display();
-            text.push_str(&format!(
-                "\nLook at it:  cd {folder} && longhaul show {run} --events"
-            ));
+            text.push_str(&format!("\nLook at it:  cd {folder} && longhaul show {run} --events"));
         }
         text
     }
 }
 
 /// How many doubts there were, and how they were settled.
-fn doubts(doubts: &[Doubt]) -> String {
+fn doubts_text(doubts: &[DoubtfulCall]) -> String {
     if doubts.is_empty() {
         return "0".to_owned();
     }
-    let mut words: Vec<&str> = doubts.iter().map(|doubt| doubt.settled.as_str()).collect();
+    let mut words: Vec<&str> = doubts.iter().map(|doubt| doubt.settled_by.as_str()).collect();
     words.sort_unstable();
     let parts = words
         .chunk_by(|one, other| one == other)

@@ -8,24 +8,24 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context as _;
-use longhaul::assemble::{House, open};
+use longhaul::assemble::{ProjectRuntime, open};
 use longhaul::config::load;
-use longhaul::config::settings::{Config, WITNESS_FILE};
-use longhaul::config::surroundings::{DATA_NAME, FILE_NAME, Surroundings};
+use longhaul::config::process_env::{CONFIG_FILE_NAME, DATA_FOLDER_NAME, ProcessEnv};
+use longhaul::config::settings::{CRASH_PROBE_FILE_VAR, Config};
 use longhaul::read_project_file;
-use longhaul::trust::VARIABLE;
-use longhaul_store::Role;
+use longhaul::trust::TRUST_VAR;
+use longhaul_store::OpenMode;
 use longhaul_tool::Location;
 use rustix::io::Errno;
 use tempfile::TempDir;
 
 use crate::chaos::built_in;
+use crate::child_process::ChildProcess;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::open::opening;
-use crate::own_process::OwnProcess;
-use crate::trust::asking;
-use crate::{here, project_files, say};
+use crate::store_access::open_options;
+use crate::trust::confirm;
+use crate::{environment, output, project_files};
 
 /// So deep may folders of agents and scripts stand in each other.
 const DEPTH_MAX: u32 = 8;
@@ -34,104 +34,92 @@ const DEPTH_MAX: u32 = 8;
 const FILE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What the workers say on stderr stands in this file of the folder.
-const WORKER_LOG: &str = "worker.log";
+const WORKER_LOG_FILE: &str = "worker.log";
 
 /// What is copied of a project.
-const COPIED: &[&str] = &[
-    "agents",
-    ".claude/agents",
-    "skills",
-    ".claude/skills",
-    "scripts",
-];
+const COPIED_FOLDERS: &[&str] =
+    &["agents", ".claude/agents", "skills", ".claude/skills", "scripts"];
 
 /// A project to be stormed.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub(crate) struct ScratchProject {
     folder: TempDir,
     /// What its workers find around them.
-    pub(crate) here: Surroundings,
+    pub(crate) process_env: ProcessEnv,
     /// What is set there.
     pub(crate) config: Config,
 }
 
-impl Scratch {
+impl ScratchProject {
     /// The built-in project, shielded from what this user has set.
     pub(crate) fn built_in() -> anyhow::Result<Self> {
-        let folder = folder()?;
-        project_files::write(folder.path(), built_in::FILES)?;
-        let mut here = here::surroundings()?;
+        let folder = temp_folder()?;
+        project_files::write_files(folder.path(), built_in::FILES)?;
+        let mut here = environment::process_env()?;
         here.env.retain(|name, _| !name.starts_with("LONGHAUL_"));
-        here.env
-            .insert("XDG_CONFIG_HOME".to_owned(), text(folder.path())?);
-        Self::furnish(folder, here)
+        here.env.insert("XDG_CONFIG_HOME".to_owned(), path_text(folder.path())?);
+        Self::prepare(folder, here)
     }
 
     /// A copy of the project that this command was started in, for a storm over this
     /// agent. What a person trusts there is trusted in the copy: it is the same.
     pub(crate) fn copy(agent: &str) -> anyhow::Result<Self> {
-        let mut here = here::surroundings()?;
-        let project = here::config(&here)?;
-        let shut = asking::before((&project, &here::agents(&project)?), Some(agent), false)?;
+        let mut here = environment::process_env()?;
+        let project = environment::load_config(&here)?;
+        let shut = confirm::ask_before_run(
+            (&project, &environment::load_agents(&project)?),
+            Some(agent),
+            false,
+        )?;
         if !shut.is_empty() {
-            return Err(untrusted(agent, &shut));
+            return Err(untrusted_error(agent, &shut));
         }
-        here.env.insert(VARIABLE.to_owned(), "1".to_owned());
-        let folder = folder()?;
-        let copy = ProjectCopy {
-            from: &project.root,
-            to: folder.path(),
-        };
-        for name in COPIED {
-            copy.folder(Path::new(name), 0)?;
+        here.env.insert(TRUST_VAR.to_owned(), "1".to_owned());
+        let folder = temp_folder()?;
+        let copy = ProjectCopy { from: &project.root, to: folder.path() };
+        for name in COPIED_FOLDERS {
+            copy.copy_folder(Path::new(name), 0)?;
         }
-        for file in named(&project)? {
-            copy.file(&file)?;
+        for file in agent_files(&project)? {
+            copy.copy_file(&file)?;
         }
         match &project.project_file {
-            Some(_) => copy.settings()?,
-            None => fs::write(folder.path().join(FILE_NAME), "")?,
+            Some(_) => copy.copy_settings()?,
+            None => fs::write(folder.path().join(CONFIG_FILE_NAME), "")?,
         }
-        Self::furnish(folder, here)
+        Self::prepare(folder, here)
     }
 
-    fn furnish(folder: TempDir, mut here: Surroundings) -> anyhow::Result<Self> {
+    fn prepare(folder: TempDir, mut here: ProcessEnv) -> anyhow::Result<Self> {
         // On some systems the folder for temporary files is a link.
         let root = folder.path().canonicalize()?;
-        let data = root.join(DATA_NAME);
+        let data = root.join(DATA_FOLDER_NAME);
         fs::create_dir_all(&data)?;
-        let store = format!("sqlite:{}", text(&data.join("longhaul.db"))?);
-        here.env.insert("LONGHAUL_DATA".to_owned(), text(&data)?);
+        let store = format!("sqlite:{}", path_text(&data.join("longhaul.db"))?);
+        here.env.insert("LONGHAUL_DATA".to_owned(), path_text(&data)?);
         here.env.insert("LONGHAUL_STORE".to_owned(), store);
-        here.env
-            .insert(WITNESS_FILE.to_owned(), "witness.jsonl".to_owned());
+        here.env.insert(CRASH_PROBE_FILE_VAR.to_owned(), "crash_probe.jsonl".to_owned());
         // Its workers are killed from outside, at the same place again and again.
         let limit = ("LONGHAUL_WORKER_CRASH_LIMIT".to_owned(), "0".to_owned());
         here.env.extend([limit]);
         here.cwd = root;
         let config = load::load(&here, &[])?;
-        Ok(Self {
-            folder,
-            here,
-            config,
-        })
+        Ok(Self { folder, process_env: here, config })
     }
 
     /// The whole program over the storm's store, beside whoever drives it.
-    pub(crate) fn open(&self) -> anyhow::Result<House> {
-        Ok(open(self.config.clone(), opening(Role::Outsider))?)
+    pub(crate) fn open(&self) -> anyhow::Result<ProjectRuntime> {
+        Ok(open(self.config.clone(), open_options(OpenMode::Outsider))?)
     }
 
     /// Starts a worker of the project in a process of its own.
-    pub(crate) fn start_worker(&self) -> anyhow::Result<OwnProcess> {
+    pub(crate) fn start_worker(&self) -> anyhow::Result<ChildProcess> {
         let args = ["worker", "--quiet", "--until-eof"];
-        let mut command = OwnProcess::command(&args, self.root(), &self.here.env)?;
-        let log = File::options()
-            .create(true)
-            .append(true)
-            .open(self.root().join(WORKER_LOG))?;
+        let mut command = ChildProcess::command(&args, self.root(), &self.process_env.env)?;
+        let log =
+            File::options().create(true).append(true).open(self.root().join(WORKER_LOG_FILE))?;
         // Ctrl-C at the terminal is for this process, which kills the worker itself.
-        OwnProcess::start(command.stderr(log).process_group(0))
+        ChildProcess::start(command.stderr(log).process_group(0))
     }
 
     /// The folder.
@@ -140,8 +128,8 @@ impl Scratch {
     }
 
     /// The file in which the witness tools leave their lines, if there are any.
-    pub(crate) fn witness(&self) -> Option<PathBuf> {
-        self.config.witness_file()
+    pub(crate) fn probe_file(&self) -> Option<PathBuf> {
+        self.config.crash_probe_file()
     }
 
     /// Leaves the folder where it is.
@@ -151,24 +139,24 @@ impl Scratch {
 }
 
 /// A storm can't wait for a person in the middle.
-fn untrusted(agent: &str, shut: &[String]) -> anyhow::Error {
+fn untrusted_error(agent: &str, shut: &[String]) -> anyhow::Error {
     let words = format!(
         "`{agent}` needs what is not trusted in this project, and a storm asks nobody:\n  {}",
         shut.join("\n  ")
     );
     CliError::usage(words)
-        .exit(Exit::NotAllowed)
+        .with_exit(Exit::NotAllowed)
         .hint("look at it and decide", "longhaul trust")
         .hint(
             "or trust all of it for this once",
-            format!("{VARIABLE}=1 longhaul chaos {agent} ..."),
+            format!("{TRUST_VAR}=1 longhaul chaos {agent} ..."),
         )
         .into()
 }
 
 /// The files that agents are made of beside their own, from the project's top.
-fn named(project: &Config) -> anyhow::Result<Vec<PathBuf>> {
-    let mut files = here::agents(project)?.files;
+fn agent_files(project: &Config) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = environment::load_agents(project)?.files;
     files.push(project.root.join("AGENTS.md"));
     let inward = |file: &PathBuf| {
         let below = file.strip_prefix(&project.root).ok()?;
@@ -178,12 +166,12 @@ fn named(project: &Config) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files.iter().filter_map(inward).collect())
 }
 
-fn folder() -> anyhow::Result<TempDir> {
+fn temp_folder() -> anyhow::Result<TempDir> {
     let made = tempfile::Builder::new().prefix("longhaul-chaos-").tempdir();
     made.context("no temporary folder can be made; name another with TMPDIR")
 }
 
-fn text(path: &Path) -> anyhow::Result<String> {
+fn path_text(path: &Path) -> anyhow::Result<String> {
     let text = path.to_str().map(str::to_owned);
     text.with_context(|| format!("{} is not UTF-8; name another with TMPDIR", path.display()))
 }
@@ -196,16 +184,16 @@ struct ProjectCopy<'a> {
 
 impl ProjectCopy<'_> {
     /// Copies the project's settings, without which nothing would be the same.
-    fn settings(&self) -> anyhow::Result<()> {
-        let read = read_project_file(self.from, Path::new(FILE_NAME), FILE_BYTES_MAX);
-        let bytes = read.map_err(|why| CliError::usage(format!("`{FILE_NAME}` {why}")))?;
-        fs::write(self.to.join(FILE_NAME), bytes)?;
+    fn copy_settings(&self) -> anyhow::Result<()> {
+        let read = read_project_file(self.from, Path::new(CONFIG_FILE_NAME), FILE_BYTES_MAX);
+        let bytes = read.map_err(|why| CliError::usage(format!("`{CONFIG_FILE_NAME}` {why}")))?;
+        fs::write(self.to.join(CONFIG_FILE_NAME), bytes)?;
         Ok(())
     }
 
     /// Copies a folder of the project, given from its top, if it is there. A linked one is not
     /// entered.
-    fn folder(&self, name: &Path, depth: u32) -> anyhow::Result<()> {
+    fn copy_folder(&self, name: &Path, depth: u32) -> anyhow::Result<()> {
         if depth > DEPTH_MAX {
             return Ok(());
         }
@@ -214,7 +202,7 @@ impl ProjectCopy<'_> {
             Some(Ok(_)) => {}
             Some(Err(Errno::NOENT)) => return Ok(()),
             Some(Err(_)) | None => {
-                not_copied(name, "is a link, or no folder that can be opened");
+                note_not_copied(name, "is a link, or no folder that can be opened");
                 return Ok(());
             }
         }
@@ -224,19 +212,19 @@ impl ProjectCopy<'_> {
             let entry = entry?;
             let name = name.join(entry.file_name());
             match entry.file_type()?.is_dir() {
-                true => self.folder(&name, depth + 1)?,
-                false => self.file(&name)?,
+                true => self.copy_folder(&name, depth + 1)?,
+                false => self.copy_file(&name)?,
             }
         }
         Ok(())
     }
 
     /// Copies a file of the project, given from its top. One that leads out of it is not copied.
-    fn file(&self, name: &Path) -> anyhow::Result<()> {
+    fn copy_file(&self, name: &Path) -> anyhow::Result<()> {
         let bytes = match read_project_file(self.from, name, FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(why) => {
-                not_copied(name, &why);
+                note_not_copied(name, &why);
                 return Ok(());
             }
         };
@@ -250,9 +238,6 @@ impl ProjectCopy<'_> {
     }
 }
 
-fn not_copied(name: &Path, why: &str) {
-    say::talk(&format!(
-        "note: `{}` {why}; it is not copied",
-        name.display()
-    ));
+fn note_not_copied(name: &Path, why: &str) {
+    output::stderr_line(&format!("note: `{}` {why}; it is not copied", name.display()));
 }

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 
-use crate::db::file::{existing_store, own_files, size};
-use crate::db::journals::Fold;
+use crate::db::file::{existing_store_path, format_size, runtime_files};
+use crate::db::journals::JournalFold;
 use crate::error::{self, CliError};
 use crate::exit::Exit;
-use crate::say;
+use crate::output;
 
 #[derive(Debug, Args)]
 pub(crate) struct Backup {
@@ -26,15 +26,15 @@ pub(crate) struct Backup {
 
 impl Backup {
     pub(super) fn run(&self) -> anyhow::Result<Exit> {
-        let store = existing_store()?;
+        let store = existing_store_path()?;
         let said = self.file.display();
         if self.file.is_dir() {
             return Err(CliError::usage(format!("`{said}` is a folder: name a file in it")).into());
         }
-        if same(&store, &self.file) {
+        if is_same_file(&store, &self.file) {
             return Err(CliError::usage(format!("`{said}` is the store itself")).into());
         }
-        if own_files(&store)?.iter().any(|own| same(own, &self.file)) {
+        if runtime_files(&store)?.iter().any(|own| is_same_file(own, &self.file)) {
             let words = format!("`{said}` is a file of the runtime's own: name another");
             return Err(CliError::usage(words).into());
         }
@@ -52,12 +52,12 @@ impl Backup {
             }
         };
         let copied =
-            longhaul_store::backup(&store, &self.file, &mut Fold::default(), &mut progress);
+            longhaul_store::backup(&store, &self.file, &mut JournalFold::default(), &mut progress);
         if percent.is_some() && std::io::stderr().is_terminal() {
             _ = write!(std::io::stderr(), "\r\x1b[K");
         }
         let report = copied.map_err(|error| {
-            error::store(&error).hint("see what is damaged", "longhaul db check")
+            error::from_store_error(&error).hint("see what is damaged", "longhaul db check")
         })?;
         let (runs, events, bytes) = (report.runs, report.events, report.bytes);
         let problems = report.problems.len() as u64 + report.unlisted;
@@ -66,24 +66,22 @@ impl Backup {
                 "file": self.file, "runs": runs, "events": events, "bytes": bytes,
                 "problems": problems,
             });
-            say::json(&line)?;
+            output::stdout_json(&line)?;
         } else {
-            let size = size(bytes);
-            say::words(&format!("{said}: {runs} runs, {events} events, {size}"))?;
+            let size = format_size(bytes);
+            output::stdout_text(&format!("{said}: {runs} runs, {events} events, {size}"))?;
         }
         if problems == 0 {
             return Ok(Exit::Done);
         }
-        say::talk(&format!(
-            "It is a whole copy of a store with {problems} problems."
-        ));
-        say::talk("  see them   longhaul db check");
+        output::stderr_line(&format!("It is a whole copy of a store with {problems} problems."));
+        output::stderr_line("  see them   longhaul db check");
         Ok(Exit::RunFailed)
     }
 }
 
 /// Whether two paths name the same file, be it there or not.
-fn same(one: &Path, other: &Path) -> bool {
+fn is_same_file(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
     let place = |path: &Path| {
         let parent = path.parent().filter(|parent| *parent != Path::new(""));

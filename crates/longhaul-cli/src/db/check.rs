@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use crate::db::file::{existing_store, size};
-use crate::db::journals::Fold;
+use crate::db::file::{existing_store_path, format_size};
+use crate::db::journals::JournalFold;
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::say;
+use crate::output;
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
@@ -28,9 +28,9 @@ impl Check {
                 return Err(CliError::usage(words).into());
             }
             Some(file) => file.clone(),
-            None => existing_store()?,
+            None => existing_store_path()?,
         };
-        let report = longhaul_store::check(&file, &mut Fold::default())?;
+        let report = longhaul_store::check(&file, &mut JournalFold::default())?;
         let is_good = report.problems.is_empty();
         if self.json {
             let line = json!({
@@ -42,28 +42,24 @@ impl Check {
                 "problems": report.problems,
                 "unlisted": report.unlisted,
             });
-            say::json(&line)?;
+            output::stdout_json(&line)?;
         } else {
-            let (said, size) = (file.display(), size(report.bytes));
+            let (said, size) = (file.display(), format_size(report.bytes));
             let (runs, events) = (report.runs, report.events);
             for problem in &report.problems {
-                let of = problem
-                    .run
-                    .map_or_else(String::new, |run| format!("{run}: "));
-                say::words(&format!("{}: {of}{}", problem.kind, problem.what))?;
+                let of = problem.run.map_or_else(String::new, |run| format!("{run}: "));
+                output::stdout_text(&format!("{}: {of}{}", problem.kind, problem.message))?;
             }
             let count = report.problems.len() as u64 + report.unlisted;
             match is_good {
-                true => say::words(&format!("{said}: {runs} runs, {events} events, {size}: ok"))?,
+                true => output::stdout_text(&format!(
+                    "{said}: {runs} runs, {events} events, {size}: ok"
+                ))?,
                 false => {
-                    say::words(&format!("{said}: {count} problems"))?;
-                    say::talk("  put a backup in its place   longhaul db restore FILE");
-                    if report
-                        .problems
-                        .iter()
-                        .all(|problem| problem.kind == "queue")
-                    {
-                        say::talk("  a driver repairs these      longhaul worker");
+                    output::stdout_text(&format!("{said}: {count} problems"))?;
+                    output::stderr_line("  put a backup in its place   longhaul db restore FILE");
+                    if report.problems.iter().all(|problem| problem.kind == "queue") {
+                        output::stderr_line("  a driver repairs these      longhaul worker");
                     }
                 }
             }

@@ -4,26 +4,26 @@ use std::path::{Path, PathBuf};
 
 use longhaul::assemble::store_file;
 
-use crate::{here, open};
+use crate::{environment, store_access};
 
 /// The path of the store, whether it is there or not.
-pub(super) fn store() -> anyhow::Result<PathBuf> {
-    Ok(store_file(&here::config(&here::surroundings()?)?)?)
+pub(super) fn store_path() -> anyhow::Result<PathBuf> {
+    Ok(store_file(&environment::load_config(&environment::process_env()?)?)?)
 }
 
 /// The path of a store that is there.
-pub(super) fn existing_store() -> anyhow::Result<PathBuf> {
-    let store = store()?;
+pub(super) fn existing_store_path() -> anyhow::Result<PathBuf> {
+    let store = store_path()?;
     match store.is_file() {
         true => Ok(store),
-        false => Err(open::nothing_here().into()),
+        false => Err(store_access::no_runs_error().into()),
     }
 }
 
 /// The files that the runtime keeps beside this store and in the data folder.
-pub(super) fn own_files(store: &Path) -> anyhow::Result<Vec<PathBuf>> {
+pub(super) fn runtime_files(store: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let store = store.canonicalize()?;
-    let data = here::quiet_config(&here::surroundings()?)?.data();
+    let data = environment::load_config_quietly(&environment::process_env()?)?.data_folder();
     let beside = ["-wal", "-shm", "-journal"].map(|end| {
         let mut name = store.clone().into_os_string();
         name.push(end);
@@ -36,7 +36,7 @@ pub(super) fn own_files(store: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// A number of bytes for people.
-pub(super) fn size(bytes: u64) -> String {
+pub(super) fn format_size(bytes: u64) -> String {
     match bytes {
         0..=1_023 => format!("{bytes} bytes"),
         1_024..=1_048_575 => format!("{:.1} KiB", bytes as f64 / 1_024.0),

@@ -6,13 +6,13 @@ use longhaul_store::JournalCheck;
 
 /// The run whose journal is being read.
 #[derive(Debug, Default)]
-pub(super) struct Fold(Option<Run>);
+pub(super) struct JournalFold(Option<Run>);
 
-impl JournalCheck for Fold {
+impl JournalCheck for JournalFold {
     fn entry(&mut self, entry: &Entry) -> Result<(), String> {
         let folded = match &mut self.0 {
             Some(run) => run.apply(entry),
-            None => Run::begin(entry).map(|run| self.0 = Some(run)),
+            None => Run::from_first_entry(entry).map(|run| self.0 = Some(run)),
         };
         folded.map_err(|misfit| misfit.to_string())
     }
@@ -24,10 +24,7 @@ impl JournalCheck for Fold {
             Some(status) if status.is_terminal() == ended => Ok(()),
             Some(status) => {
                 let head = if ended { "ended" } else { "not ended" };
-                Err(format!(
-                    "its head says {head}, its journal {}",
-                    status.as_str()
-                ))
+                Err(format!("its head says {head}, its journal {}", status.as_str()))
             }
         }
     }

@@ -7,29 +7,29 @@ use std::time::Duration;
 
 use clap::Args;
 use futures_util::{StreamExt as _, stream};
-use longhaul::assemble::line::{Line, Report, Unheard};
-use longhaul::assemble::{clients, slow, supplies};
+use longhaul::assemble::mcp_client::{McpCheckError, McpClient, ServerReport};
+use longhaul::assemble::{mcp_servers, mcp_tools, slow_notice};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::trust::decisions::Decisions;
-use longhaul::trust::item::Item;
+use longhaul::trust::item::TrustItem;
 use longhaul_core::policy::effect::EffectClass;
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::mcp::report::{nothing, project, tell};
-use crate::paint::{Paint, Tone};
-use crate::table::{Cell, table};
-use crate::trust::asking;
-use crate::{here, plain, runtime, say};
+use crate::mcp::report::{load_project, print_no_servers, print_remarks};
+use crate::style::{Styler, Tone};
+use crate::table::{Cell, table_lines};
+use crate::trust::confirm;
+use crate::{environment, output, runtime, sanitize};
 
 /// So long is waited for one server. It may be greeted twice, half a minute each, and
 /// why that came to nothing is worth more than that it took long.
-const WHOLE_MAX: Duration = Duration::from_secs(75);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(75);
 
 /// So many are asked at once.
-const AT_ONCE: usize = 8;
+const CONCURRENCY: usize = 8;
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
@@ -42,36 +42,36 @@ pub(crate) struct Check {
 }
 
 /// What came of asking one.
-struct Checked {
+struct CheckResult {
     name: String,
-    outcome: Result<Report, Trouble>,
+    outcome: Result<ServerReport, CheckFailure>,
 }
 
 /// Why one did not answer.
-struct Trouble {
+struct CheckFailure {
     exit: Exit,
-    why: String,
+    message: String,
     needs_login: bool,
 }
 
 impl Check {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let (config, file) = project()?;
+        let (config, file) = load_project()?;
         if let Some(problem) = file.problems.first() {
             return Err(CliError::usage(problem.to_string())
                 .hint("see all that is wrong", "longhaul mcp ls")
                 .into());
         }
-        let names = self.names(&file)?;
+        let names = self.selected_names(&file)?;
         if names.is_empty() {
-            nothing(&file);
+            print_no_servers(&file);
             if self.json {
-                say::json(&json!({ "checks": [] }))?;
+                output::stdout_json(&json!({ "checks": [] }))?;
             }
             return Ok(Exit::Done);
         }
-        allowed(&config, &file)?;
-        let checks = runtime::driving()?.block_on(check(&config, &file, names));
+        check_trust(&config, &file)?;
+        let checks = runtime::multi_thread()?.block_on(check_servers(&config, &file, names));
         let troubles = checks.iter().filter_map(|one| one.outcome.as_ref().err());
         let exits: Vec<Exit> = troubles.map(|trouble| trouble.exit).collect();
         // What is to be mended comes before what may pass.
@@ -80,19 +80,19 @@ impl Check {
             false => exits.first().copied(),
         };
         if self.json {
-            let list = checks.iter().map(shown);
-            say::json(&json!({ "checks": list.collect::<Value>() }))?;
+            let list = checks.iter().map(to_json);
+            output::stdout_json(&json!({ "checks": list.collect::<Value>() }))?;
         } else {
             for one in &checks {
-                told(one)?;
+                print_result(one)?;
             }
-            tell(&file);
+            print_remarks(&file);
         }
         Ok(exit.unwrap_or(Exit::Done))
     }
 
     /// Who is asked.
-    fn names(&self, file: &McpFile) -> anyhow::Result<Vec<String>> {
+    fn selected_names(&self, file: &McpFile) -> anyhow::Result<Vec<String>> {
         if self.names.is_empty() {
             let used = file.servers.iter().filter(|server| !server.disabled);
             return Ok(used.map(|server| server.name.clone()).collect());
@@ -106,69 +106,67 @@ impl Check {
 }
 
 /// Asks the person at the terminal, if there is one; nobody else can be asked.
-pub(crate) fn allowed(config: &Config, file: &McpFile) -> anyhow::Result<()> {
-    let Some(item) = Item::mcp(file) else {
+pub(crate) fn check_trust(config: &Config, file: &McpFile) -> anyhow::Result<()> {
+    let Some(item) = TrustItem::mcp(file) else {
         return Ok(());
     };
     let decisions = Decisions::new(config);
-    if decisions.check(&item).is_err() && say::is_somebody_there() {
-        asking::ask(&decisions, &[&item])?;
+    if decisions.check(&item).is_err() && output::is_interactive() {
+        confirm::ask(&decisions, &[&item])?;
     }
     decisions.check(&item).map_err(|why| {
         CliError::usage(why)
-            .exit(Exit::NotAllowed)
+            .with_exit(Exit::NotAllowed)
             .hint("look at it and decide", "longhaul trust")
             .hint("see what it names", "longhaul mcp ls")
             .into()
     })
 }
 
-async fn check(config: &Config, file: &McpFile, names: Vec<String>) -> Vec<Checked> {
-    let line = clients::line(config, file, &here::system_clock());
-    let served = supplies::Served::new(config, file.clone(), line.clone());
+async fn check_servers(config: &Config, file: &McpFile, names: Vec<String>) -> Vec<CheckResult> {
+    let line = mcp_servers::client(config, file, &environment::system_clock());
+    let served = mcp_tools::McpTools::new(config, file.clone(), line.clone());
     let asked = names.into_iter().map(|name| {
         let (served, line) = (&served, &*line);
         async move {
-            let outcome = match served.may(&name) {
-                Err(why) => Err(Trouble {
-                    exit: Exit::Usage,
-                    why,
-                    needs_login: false,
-                }),
-                Ok(()) => ask(line, &name).await,
+            let outcome = match served.check_usable(&name) {
+                Err(why) => {
+                    Err(CheckFailure { exit: Exit::Usage, message: why, needs_login: false })
+                }
+                Ok(()) => check_server(line, &name).await,
             };
-            Checked { name, outcome }
+            CheckResult { name, outcome }
         }
     });
-    let checks = stream::iter(asked).buffered(AT_ONCE).collect().await;
+    let checks = stream::iter(asked).buffered(CONCURRENCY).collect().await;
     served.close().await;
     checks
 }
 
-async fn ask(line: &dyn Line, name: &str) -> Result<Report, Trouble> {
-    say::talk(&format!("{name}: starting ..."));
-    let most = WHOLE_MAX.as_secs();
-    let asked = slow::wait(tokio::time::timeout(WHOLE_MAX, line.check(name)), || {
-        say::talk(&format!(
-            "{name}: no answer yet; it is waited for, {most} s at most"
-        ));
-    });
+async fn check_server(line: &dyn McpClient, name: &str) -> Result<ServerReport, CheckFailure> {
+    output::stderr_line(&format!("{name}: starting ..."));
+    let most = CHECK_TIMEOUT.as_secs();
+    let asked = slow_notice::wait_with_notice(
+        tokio::time::timeout(CHECK_TIMEOUT, line.check(name)),
+        || {
+            output::stderr_line(&format!(
+                "{name}: no answer yet; it is waited for, {most} s at most"
+            ));
+        },
+    );
     let asked = asked.await;
     let late = || {
-        Err(Unheard {
-            why: format!("no whole answer in {most} s"),
-            needs_login: false,
-        })
+        Err(McpCheckError { message: format!("no whole answer in {most} s"), needs_login: false })
     };
     let asked = asked.unwrap_or_else(|_| late());
-    asked.map_err(|Unheard { why, needs_login }| Trouble {
+    asked.map_err(|McpCheckError { message: why, needs_login }| CheckFailure {
         exit: Exit::Busy,
-        why,
+        message: why,
         needs_login,
     })
 }
 
-const fn class(class: EffectClass) -> &'static str {
+const fn class_name(class: EffectClass) -> &'static str {
     match class {
         EffectClass::Pure => "pure",
         EffectClass::Keyed => "keyed",
@@ -177,16 +175,16 @@ const fn class(class: EffectClass) -> &'static str {
     }
 }
 
-fn told(one: &Checked) -> anyhow::Result<()> {
-    let paint = Paint::for_stdout();
+fn print_result(one: &CheckResult) -> anyhow::Result<()> {
+    let paint = Styler::for_stdout();
     let report = match &one.outcome {
         Ok(report) => report,
         Err(trouble) => {
-            let bad = paint.tone(Tone::Bad, "failed");
-            return say::data(&format!(
+            let bad = paint.apply(Tone::Bad, "failed");
+            return output::stdout_line(&format!(
                 "{}  {bad}: {}",
                 one.name,
-                plain::text(&trouble.why)
+                sanitize::text(&trouble.message)
             ));
         }
     };
@@ -194,38 +192,38 @@ fn told(one: &Checked) -> anyhow::Result<()> {
         1 => "1 tool".to_owned(),
         many => format!("{many} tools"),
     };
-    let good = paint.tone(Tone::Good, "ok");
+    let good = paint.apply(Tone::Good, "ok");
     let said = format!(
         ", {} ms, {} {}, protocol {}, {many}",
-        report.took.0, report.name, report.version, report.protocol
+        report.duration.0, report.name, report.version, report.protocol
     );
-    say::data(&format!("{}  {good}{}", one.name, plain::line(&said)))?;
+    output::stdout_line(&format!("{}  {good}{}", one.name, sanitize::line(&said)))?;
     let rows: Vec<Vec<Cell>> = report
         .tools
         .iter()
         .map(|tool| {
             let name = format!("  {}", tool.name);
-            vec![Cell::new(name), Cell::new(class(tool.class))]
+            vec![Cell::new(name), Cell::new(class_name(tool.class))]
         })
         .collect();
     if !rows.is_empty() {
-        for line in table(&["  TOOL", "CLASS"], &rows, paint) {
-            say::data(&line)?;
+        for line in table_lines(&["  TOOL", "CLASS"], &rows, paint) {
+            output::stdout_line(&line)?;
         }
     }
     for note in &report.notes {
-        say::talk(&format!("note: {}: {note}", one.name));
+        output::stderr_line(&format!("note: {}: {note}", one.name));
     }
     Ok(())
 }
 
-fn shown(one: &Checked) -> Value {
+fn to_json(one: &CheckResult) -> Value {
     match &one.outcome {
         Ok(report) => {
             let tools = report.tools.iter().map(|tool| {
                 json!({
                     "name": tool.name,
-                    "class": class(tool.class),
+                    "class": class_name(tool.class),
                 })
             });
             json!({
@@ -236,7 +234,7 @@ fn shown(one: &Checked) -> Value {
                 "protocol": report.protocol,
                 "tools": tools.collect::<Value>(),
                 "notes": report.notes,
-                "millis": report.took.0,
+                "duration_ms": report.duration.0,
                 "message": null,
                 "needs_login": false,
             })
@@ -246,7 +244,7 @@ fn shown(one: &Checked) -> Value {
             "ok": false,
             "tools": [],
             "notes": [],
-            "message": trouble.why,
+            "message": trouble.message,
             "needs_login": trouble.needs_login,
         }),
     }

@@ -4,21 +4,21 @@
 //! nobody trusts.
 
 use clap::Args;
-use longhaul::assemble::clients;
-use longhaul::assemble::supplies::ready;
+use longhaul::assemble::mcp_servers;
+use longhaul::assemble::mcp_tools::resolve_servers;
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
 use longhaul::trust::decisions::Decisions;
-use longhaul::trust::item::Item;
-use longhaul_mcp::{Forgotten, Servers};
+use longhaul::trust::item::TrustItem;
+use longhaul_mcp::{LogoutOutcome, Servers};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::interrupts::Interrupts;
-use crate::mcp::login::failed;
-use crate::mcp::report::project;
-use crate::{here, runtime, say};
+use crate::mcp::login::login_error;
+use crate::mcp::report::load_project;
+use crate::{environment, output, runtime};
 
 #[derive(Debug, Args)]
 pub(crate) struct Logout {
@@ -32,11 +32,11 @@ pub(crate) struct Logout {
 
 impl Logout {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let (config, file) = project()?;
+        let (config, file) = load_project()?;
         let all = |why: String| CliError::usage(why).hint("all servers", "longhaul mcp ls");
         file.find(&self.name).map_err(all)?;
         let name = &self.name;
-        match ready(&config, &file).get(name) {
+        match resolve_servers(&config, &file).get(name) {
             Some(Ok(_)) => {}
             Some(Err(why)) => {
                 let words = format!("which address `{name}` has is not known: {why}");
@@ -44,15 +44,15 @@ impl Logout {
             }
             None => return Err(all(format!("the server `{name}` is switched off")).into()),
         }
-        let servers = clients::servers(&config, &file, &here::system_clock());
+        let servers = mcp_servers::servers(&config, &file, &environment::system_clock());
         let may_ask = is_trusted(&config, &file);
-        runtime::small()?.block_on(async {
+        runtime::current_thread()?.block_on(async {
             let mut interrupts = Interrupts::listen()?;
             tokio::select! {
                 biased;
                 gone = self.log_out(&servers, may_ask) => gone,
                 () = interrupts.next() => {
-                    say::talk("Stopped; its login is still kept here.");
+                    output::stderr_line("Stopped; its login is still kept here.");
                     Ok(Exit::Interrupted)
                 }
             }
@@ -60,10 +60,10 @@ impl Logout {
     }
 
     async fn log_out(&self, servers: &Servers, may_ask: bool) -> anyhow::Result<Exit> {
-        let gone = servers.logout(&self.name, may_ask).await.map_err(failed)?;
+        let gone = servers.logout(&self.name, may_ask).await.map_err(login_error)?;
         match self.json {
-            true => say::json(&shown(&self.name, &gone))?,
-            false => say::words(&format!("{}: {}", self.name, said(&gone)))?,
+            true => output::stdout_json(&to_json(&self.name, &gone))?,
+            false => output::stdout_text(&format!("{}: {}", self.name, describe_outcome(&gone)))?,
         }
         Ok(Exit::Done)
     }
@@ -71,35 +71,39 @@ impl Logout {
 
 /// Whether what the project says of its servers may be acted on.
 fn is_trusted(config: &Config, file: &McpFile) -> bool {
-    let item = Item::mcp(file);
+    let item = TrustItem::mcp(file);
     item.is_none_or(|item| Decisions::new(config).check(&item).is_ok())
 }
 
-const UNASKED: &str = ".mcp.json is not trusted, so nobody was asked";
-const NO_WAY: &str = "it offers no way to take it back";
+const NOT_TRUSTED_REASON: &str = ".mcp.json is not trusted, so nobody was asked";
+const NO_REVOCATION_REASON: &str = "it offers no way to take it back";
 
-fn said(gone: &Forgotten) -> String {
+fn describe_outcome(gone: &LogoutOutcome) -> String {
     match gone {
-        Forgotten::Nothing => "there was no login".to_owned(),
-        Forgotten::TakenBack => "its login is forgotten, and taken back there".to_owned(),
-        Forgotten::NoWay => format!("its login is forgotten here; {NO_WAY}"),
-        Forgotten::Unasked => {
-            format!("its login is forgotten here; it was not taken back there: {UNASKED}")
+        LogoutOutcome::NotLoggedIn => "there was no login".to_owned(),
+        LogoutOutcome::Revoked => "its login is forgotten, and taken back there".to_owned(),
+        LogoutOutcome::RevocationUnsupported => {
+            format!("its login is forgotten here; {NO_REVOCATION_REASON}")
         }
-        Forgotten::Here { why } => {
+        LogoutOutcome::RevocationSkipped => {
+            format!(
+                "its login is forgotten here; it was not taken back there: {NOT_TRUSTED_REASON}"
+            )
+        }
+        LogoutOutcome::RevocationFailed { reason: why } => {
             format!("its login is forgotten here; it could not be taken back there: {why}")
         }
     }
 }
 
 /// What became of it, for programs.
-fn shown(name: &str, gone: &Forgotten) -> Value {
+fn to_json(name: &str, gone: &LogoutOutcome) -> Value {
     let (forgotten, revoked, why) = match gone {
-        Forgotten::Nothing => (false, false, None),
-        Forgotten::TakenBack => (true, true, None),
-        Forgotten::NoWay => (true, false, Some(NO_WAY)),
-        Forgotten::Unasked => (true, false, Some(UNASKED)),
-        Forgotten::Here { why } => (true, false, Some(why.as_str())),
+        LogoutOutcome::NotLoggedIn => (false, false, None),
+        LogoutOutcome::Revoked => (true, true, None),
+        LogoutOutcome::RevocationUnsupported => (true, false, Some(NO_REVOCATION_REASON)),
+        LogoutOutcome::RevocationSkipped => (true, false, Some(NOT_TRUSTED_REASON)),
+        LogoutOutcome::RevocationFailed { reason: why } => (true, false, Some(why.as_str())),
     };
-    json!({ "server": name, "forgotten": forgotten, "revoked": revoked, "why": why })
+    json!({ "server": name, "removed": forgotten, "revoked": revoked, "reason": why })
 }

@@ -5,25 +5,25 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use longhaul::assemble::clients;
-use longhaul::assemble::supplies::{Ready, ready};
+use longhaul::assemble::mcp_servers;
+use longhaul::assemble::mcp_tools::{ResolvedServers, resolve_servers};
 use longhaul::config::settings::Config;
 use longhaul::mcp::file::McpFile;
-use longhaul::mcp::server::{Server, Way};
-use longhaul::trust::decisions::{Decisions, Status};
-use longhaul::trust::item::Item;
+use longhaul::mcp::server::{ServerConfig, Transport};
+use longhaul::trust::decisions::{Decisions, TrustStatus};
+use longhaul::trust::item::TrustItem;
 use longhaul_mcp::LoginError;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
-use crate::mcp::login::{self, said};
-use crate::mcp::report::{nothing, project, tell};
-use crate::paint::Tone;
+use crate::mcp::login::{self, describe_login};
+use crate::mcp::report::{load_project, print_no_servers, print_remarks};
+use crate::style::Tone;
 use crate::table::{self, Cell};
-use crate::{here, say};
+use crate::{environment, output};
 
 /// So much of a command is shown in a row.
-const WAY_MAX: usize = 80;
+const TARGET_CHARS_MAX: usize = 80;
 
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
@@ -33,50 +33,52 @@ pub(crate) struct Ls {
 }
 
 /// Where a server stands.
-struct Standing {
-    word: &'static str,
-    said: String,
+struct ServerStatus {
+    name: &'static str,
+    text: String,
     tone: Tone,
 }
 
 /// The logins of the servers that have one; the error says why that is not known.
-type Logins = BTreeMap<String, Result<longhaul_mcp::Standing, String>>;
+type LoginStatuses = BTreeMap<String, Result<longhaul_mcp::LoginStatus, String>>;
 
 impl Ls {
     pub(crate) fn run(&self) -> anyhow::Result<Exit> {
-        let (config, file) = project()?;
-        let ready = ready(&config, &file);
-        let verdict = Item::mcp(&file).map(|item| Decisions::new(&config).status(&item));
-        let logins = logins(&config, &file);
+        let (config, file) = load_project()?;
+        let ready = resolve_servers(&config, &file);
+        let verdict = TrustItem::mcp(&file).map(|item| Decisions::new(&config).status(&item));
+        let logins = login_statuses(&config, &file);
         let is_broken = !file.problems.is_empty();
         let exit = if is_broken { Exit::Usage } else { Exit::Done };
         if self.json {
-            say::json(&shown(&file, &ready, (verdict.as_ref(), &logins)))?;
+            output::stdout_json(&to_json(&file, &ready, (verdict.as_ref(), &logins)))?;
             return Ok(exit);
         }
         if file.servers.is_empty() {
-            nothing(&file);
+            print_no_servers(&file);
         } else {
             let head = ["SERVER", "BY", "COMMAND OR ADDRESS", "STATUS"];
             let rows = file.servers.iter().map(|server| {
-                let standing = standing(server, &ready, verdict.as_ref());
+                let standing = server_status(server, &ready, verdict.as_ref());
                 row(server, &standing, logins.get(&server.name))
             });
             table::print(&head, rows)?;
         }
-        tell(&file);
+        print_remarks(&file);
         Ok(exit)
     }
 }
 
-fn logins(config: &Config, file: &McpFile) -> Logins {
-    let servers = clients::servers(config, file, &here::system_clock());
+fn login_statuses(config: &Config, file: &McpFile) -> LoginStatuses {
+    let servers = mcp_servers::servers(config, file, &environment::system_clock());
     let found = servers.names().into_iter().filter_map(|name| {
-        let login = match servers.standing(&name) {
+        let login = match servers.login_status(&name) {
             Ok(login) => Ok(login?),
-            Err(LoginError::Book(why)) => Err(why.to_string()),
+            Err(LoginError::CredentialFile(why)) => Err(why.to_string()),
             // There is none to be had.
-            Err(LoginError::None { .. } | LoginError::Server(_) | LoginError::Failed { .. }) => {
+            Err(
+                LoginError::Unsupported { .. } | LoginError::Server(_) | LoginError::Failed { .. },
+            ) => {
                 return None;
             }
         };
@@ -85,68 +87,72 @@ fn logins(config: &Config, file: &McpFile) -> Logins {
     found.collect()
 }
 
-fn standing(server: &Server, ready: &Ready, verdict: Option<&Status>) -> Standing {
-    let told = |word, said: &str, tone| Standing {
-        word,
-        said: said.to_owned(),
-        tone,
-    };
+fn server_status(
+    server: &ServerConfig,
+    ready: &ResolvedServers,
+    verdict: Option<&TrustStatus>,
+) -> ServerStatus {
+    let told = |word, said: &str, tone| ServerStatus { name: word, text: said.to_owned(), tone };
     if !server.problems.is_empty() {
         return told("broken", "broken, see below", Tone::Bad);
     }
     if server.disabled {
-        return told("disabled", "disabled", Tone::Faint);
+        return told("disabled", "disabled", Tone::Dim);
     }
     if let Some(Err(why)) = ready.get(&server.name) {
         return told("incomplete", why, Tone::Bad);
     }
     match verdict {
-        Some(Status::Trusted) => told("trusted", "trusted", Tone::Good),
-        Some(Status::Unasked) => told("trusted", "trusted by LONGHAUL_TRUST=1", Tone::Good),
-        Some(Status::Changed(_)) => told(
-            "changed",
-            "changed since it was trusted: longhaul trust",
-            Tone::You,
-        ),
-        Some(Status::Unknown(why)) => told("not_trusted", why, Tone::Bad),
-        Some(Status::New) | None => {
-            told("not_trusted", "not trusted yet: longhaul trust", Tone::You)
+        Some(TrustStatus::Trusted) => told("trusted", "trusted", Tone::Good),
+        Some(TrustStatus::TrustedByVariable) => {
+            told("trusted", "trusted by LONGHAUL_TRUST=1", Tone::Good)
+        }
+        Some(TrustStatus::Changed(_)) => {
+            told("changed", "changed since it was trusted: longhaul trust", Tone::NeedsPerson)
+        }
+        Some(TrustStatus::Unknown(why)) => told("not_trusted", why, Tone::Bad),
+        Some(TrustStatus::Undecided) | None => {
+            told("not_trusted", "not trusted yet: longhaul trust", Tone::NeedsPerson)
         }
     }
 }
 
 fn row(
-    server: &Server,
-    standing: &Standing,
-    login: Option<&Result<longhaul_mcp::Standing, String>>,
+    server: &ServerConfig,
+    standing: &ServerStatus,
+    login: Option<&Result<longhaul_mcp::LoginStatus, String>>,
 ) -> Vec<Cell> {
     let login = match login {
-        Some(Ok(login)) if login.over => {
+        Some(Ok(login)) if login.is_expired => {
             format!(", its login has ended: longhaul mcp login {}", server.name)
         }
-        Some(Ok(login)) => format!(", logged in, {}", said(login)),
+        Some(Ok(login)) => format!(", logged in, {}", describe_login(login)),
         Some(Err(why)) => format!(", its login can't be read: {why}"),
         None => String::new(),
     };
-    let (by, way) = match &server.way {
-        Some(way) => (way.transport(), way.said()),
+    let (by, way) = match &server.transport {
+        Some(way) => (way.name(), way.describe()),
         None => ("", String::new()),
     };
     vec![
         Cell::new(&server.name),
         Cell::new(by),
-        Cell::new(way).at_most(WAY_MAX),
-        Cell::new(format!("{}{login}", standing.said)).tone(standing.tone),
+        Cell::new(way).truncated(TARGET_CHARS_MAX),
+        Cell::new(format!("{}{login}", standing.text)).tone(standing.tone),
     ]
 }
 
-fn shown(file: &McpFile, ready: &Ready, (verdict, logins): (Option<&Status>, &Logins)) -> Value {
+fn to_json(
+    file: &McpFile,
+    ready: &ResolvedServers,
+    (verdict, logins): (Option<&TrustStatus>, &LoginStatuses),
+) -> Value {
     let remarks = |remarks: &[longhaul::mcp::server::Remark]| {
         let said = remarks.iter().map(ToString::to_string);
         said.collect::<Vec<_>>()
     };
     let servers = file.servers.iter().map(|server| {
-        let standing = standing(server, ready, verdict);
+        let standing = server_status(server, ready, verdict);
         let mut problems = remarks(&server.problems);
         if let (true, Some(Err(why))) = (problems.is_empty(), ready.get(&server.name)) {
             problems.push(why.clone());
@@ -158,39 +164,37 @@ fn shown(file: &McpFile, ready: &Ready, (verdict, logins): (Option<&Status>, &Lo
         let login = login.and_then(|login| login.as_ref().ok());
         json!({
             "name": server.name,
-            "login": login.map(login::shown),
-            "status": standing.word,
-            "way": server.way.as_ref().map(way),
+            "login": login.map(login::login_json),
+            "status": standing.name,
+            "transport": server.transport.as_ref().map(transport_json),
             "per_run": server.per_run,
             "timeout_ms": server.timeout.0,
             "problems": problems,
         })
     });
     json!({
-        "file": file.is_there().then_some(&file.path),
-        "trust": verdict.map(Status::as_str),
+        "file": file.exists().then_some(&file.path),
+        "trust": verdict.map(TrustStatus::as_str),
         "servers": servers.collect::<Value>(),
         "problems": remarks(&file.problems),
         "notes": remarks(&file.notes),
     })
 }
 
-fn way(way: &Way) -> Value {
+fn transport_json(way: &Transport) -> Value {
     let names: Vec<&str> = way.names().collect();
     match way {
-        Way::Stdio {
-            command, args, cwd, ..
-        } => json!({
-            "transport": way.transport(),
+        Transport::Stdio { command, args, cwd, .. } => json!({
+            "kind": way.name(),
             "command": command,
             "args": args,
             "cwd": cwd,
             "env": names,
             "reads": way.variables(),
         }),
-        Way::Http { .. } => json!({
-            "transport": way.transport(),
-            "url": way.said(),
+        Transport::Http { .. } => json!({
+            "kind": way.name(),
+            "url": way.describe(),
             "headers": names,
             "reads": way.variables(),
         }),

@@ -10,21 +10,21 @@ use crate::cpu::cpu_us;
 
 /// Questions for a reply, whatever came of them.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
-    questions: AtomicU64,
+pub(crate) struct RequestCounts {
+    requests: AtomicU64,
     body_bytes: AtomicU64,
 }
 
-impl Counts {
+impl RequestCounts {
     /// Counts a question with a body of so many bytes.
     pub(crate) fn add(&self, body: usize) {
-        self.questions.fetch_add(1, Ordering::Relaxed);
+        self.requests.fetch_add(1, Ordering::Relaxed);
         self.body_bytes.fetch_add(body as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn shown(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         json!({
-            "questions": self.questions.load(Ordering::Relaxed),
+            "requests": self.requests.load(Ordering::Relaxed),
             "body_bytes": self.body_bytes.load(Ordering::Relaxed),
             "cpu_us": cpu_us().round() as u64,
         })

@@ -10,94 +10,98 @@ use hyper::{HeaderMap, Method, Request, Response};
 use longhaul_core::time::Clock as _;
 use longhaul_engine::clock::SystemClock;
 use longhaul_model::mock::{
-    Answer, Asked, BODY_BYTES_MAX, Dialect, FAULT_HEADER, Mock, TURN_HEADER,
+    ApiKind, BODY_BYTES_MAX, FAULT_HEADER, IncomingRequest, MockProvider, MockResponse, TURN_HEADER,
 };
 
 use serde_json::json;
 
-use crate::mock_model::answered::{Sent, own, send};
-use crate::mock_model::counts::Counts;
+use crate::mock_model::counts::RequestCounts;
+use crate::mock_model::response::{ResponseBody, json_response, to_response};
 
 /// What is taken of a body that is too long, so that its sender is still there
 /// to be told.
-const TAKEN_MAX: usize = 2 * BODY_BYTES_MAX;
+const READ_BYTES_MAX: usize = 2 * BODY_BYTES_MAX;
 
 /// What an address is for.
 #[derive(Clone, Copy)]
-enum Place {
-    Ask(Dialect),
+enum Route {
+    Generate(ApiKind),
     Models,
     Live,
     Stats,
 }
 
 /// Answers one request.
-pub(crate) async fn answer(
-    mock: &Mock,
-    counts: &Counts,
+pub(crate) async fn handle(
+    mock: &MockProvider,
+    counts: &RequestCounts,
     request: Request<Incoming>,
-) -> Result<Response<Sent>, hyper::Error> {
+) -> Result<Response<ResponseBody>, hyper::Error> {
     let path = request.uri().path();
-    let Some(place) = place(path) else {
-        let dialect = dialect_of(path, request.headers());
+    let Some(place) = parse_route(path) else {
+        let dialect = request_api(path, request.headers());
         let words = format!("there is nothing at {path}");
-        return Ok(send(mock.refuse(dialect, 404, &words)).await);
+        return Ok(to_response(mock.reject(dialect, 404, &words)).await);
     };
     let method = match place {
-        Place::Ask(_) => Method::POST,
-        Place::Models | Place::Live | Place::Stats => Method::GET,
+        Route::Generate(_) => Method::POST,
+        Route::Models | Route::Live | Route::Stats => Method::GET,
     };
     if *request.method() != method {
-        let dialect = dialect_of(path, request.headers());
-        let mut answer = mock.refuse(dialect, 405, &format!("write {method} {path}"));
+        let dialect = request_api(path, request.headers());
+        let mut answer = mock.reject(dialect, 405, &format!("write {method} {path}"));
         answer.headers.push(("allow", method.to_string()));
-        return Ok(send(answer).await);
+        return Ok(to_response(answer).await);
     }
     match place {
-        Place::Live => Ok(own(&json!({ "status": "ok" }))),
-        Place::Stats => Ok(own(&counts.shown())),
-        Place::Models => {
-            let answer = mock.models(dialect_of(path, request.headers()));
-            Ok(send(answer).await)
+        Route::Live => Ok(json_response(&json!({ "status": "ok" }))),
+        Route::Stats => Ok(json_response(&counts.to_json())),
+        Route::Models => {
+            let answer = mock.list_models(request_api(path, request.headers()));
+            Ok(to_response(answer).await)
         }
-        Place::Ask(dialect) => {
+        Route::Generate(dialect) => {
             let (head, body) = request.into_parts();
-            let body = read(body).await?;
+            let body = read_body(body).await?;
             counts.add(body.as_ref().map_or(0, Bytes::len));
-            Ok(send(ask(mock, dialect, (&head, body))).await)
+            Ok(to_response(generate(mock, dialect, (&head, body))).await)
         }
     }
 }
 
-fn place(path: &str) -> Option<Place> {
+fn parse_route(path: &str) -> Option<Route> {
     match path {
-        "/v1/messages" => Some(Place::Ask(Dialect::Messages)),
-        "/v1/responses" | "/responses" => Some(Place::Ask(Dialect::Responses)),
-        "/v1/chat/completions" | "/chat/completions" => Some(Place::Ask(Dialect::Chat)),
-        "/v1/models" | "/models" => Some(Place::Models),
-        "/livez" => Some(Place::Live),
-        "/stats" => Some(Place::Stats),
+        "/v1/messages" => Some(Route::Generate(ApiKind::Messages)),
+        "/v1/responses" | "/responses" => Some(Route::Generate(ApiKind::Responses)),
+        "/v1/chat/completions" | "/chat/completions" => Some(Route::Generate(ApiKind::Chat)),
+        "/v1/models" | "/models" => Some(Route::Models),
+        "/livez" => Some(Route::Live),
+        "/stats" => Some(Route::Stats),
         _ => None,
     }
 }
 
 /// Whose words are spoken where the address does not say it.
-fn dialect_of(path: &str, headers: &HeaderMap) -> Dialect {
-    match place(path) {
-        Some(Place::Ask(dialect)) => dialect,
-        Some(Place::Models | Place::Live | Place::Stats) | None => {
+fn request_api(path: &str, headers: &HeaderMap) -> ApiKind {
+    match parse_route(path) {
+        Some(Route::Generate(dialect)) => dialect,
+        Some(Route::Models | Route::Live | Route::Stats) | None => {
             match headers.contains_key("anthropic-version") {
-                true => Dialect::Messages,
-                false => Dialect::Chat,
+                true => ApiKind::Messages,
+                false => ApiKind::Chat,
             }
         }
     }
 }
 
-fn ask(mock: &Mock, dialect: Dialect, (head, body): (&Parts, Option<Bytes>)) -> Answer {
+fn generate(
+    mock: &MockProvider,
+    dialect: ApiKind,
+    (head, body): (&Parts, Option<Bytes>),
+) -> MockResponse {
     let Some(body) = body else {
         let words = format!("a request has at most {BODY_BYTES_MAX} bytes");
-        let mut answer = mock.refuse(dialect, 413, &words);
+        let mut answer = mock.reject(dialect, 413, &words);
         answer.headers.push(("connection", "close".to_owned()));
         return answer;
     };
@@ -106,8 +110,8 @@ fn ask(mock: &Mock, dialect: Dialect, (head, body): (&Parts, Option<Bytes>)) -> 
         let value = head.headers.get(name);
         value.map(|value| value.to_str().unwrap_or_default())
     };
-    mock.answer(&Asked {
-        dialect,
+    mock.respond(&IncomingRequest {
+        api: dialect,
         turn: header(TURN_HEADER),
         fault: header(FAULT_HEADER),
         body: &body,
@@ -116,7 +120,7 @@ fn ask(mock: &Mock, dialect: Dialect, (head, body): (&Parts, Option<Bytes>)) -> 
 }
 
 /// The whole body; none: it is longer than a request may be.
-async fn read(mut body: Incoming) -> Result<Option<Bytes>, hyper::Error> {
+async fn read_body(mut body: Incoming) -> Result<Option<Bytes>, hyper::Error> {
     let (mut all, mut taken) = (BytesMut::new(), 0_usize);
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else {
@@ -130,7 +134,7 @@ async fn read(mut body: Incoming) -> Result<Option<Bytes>, hyper::Error> {
         } else {
             all.extend_from_slice(&data);
         }
-        if taken > TAKEN_MAX {
+        if taken > READ_BYTES_MAX {
             break;
         }
     }

@@ -3,17 +3,17 @@
 //! Never: asks anybody. What is shown is what is set.
 
 use clap::Args;
-use longhaul::assemble::menu::{Choice, Menu, Reason};
+use longhaul::assemble::model_choice::{ChoiceReason, ModelChoice, ModelSelector};
 use longhaul::assemble::providers::Provider;
-use longhaul::config::known::SCRIPTED;
+use longhaul::config::built_in_providers::SCRIPTED_PROVIDER;
 use serde_json::{Map, Value, json};
 
-use crate::paint::Tone;
-use crate::say;
+use crate::output;
+use crate::style::Tone;
 use crate::table::{self, Cell};
 
 /// How the default is found where nothing is set.
-const NOTHING: &str = "no key is set; Ollama's first model, if it answers";
+const NO_DEFAULT: &str = "no key is set; Ollama's first model, if it answers";
 
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
@@ -23,35 +23,31 @@ pub(crate) struct Ls {
 }
 
 impl Ls {
-    pub(crate) fn run(&self, menu: &Menu) -> anyhow::Result<()> {
+    pub(crate) fn run(&self, menu: &ModelSelector) -> anyhow::Result<()> {
         // Ollama is asked by those who need a model, not by those who look.
         let chosen = menu.choose(None, |_| None);
         if self.json {
-            return say::json(&shown(menu, chosen.as_ref().ok()));
+            return output::stdout_json(&to_json(menu, chosen.as_ref().ok()));
         }
         let head = ["PROVIDER", "KEY", "API", "ENDPOINT", "TO USE IT"];
-        let mut rows: Vec<Vec<Cell>> = menu
-            .providers
-            .all()
-            .iter()
-            .map(|one| row(menu, one))
-            .collect();
+        let mut rows: Vec<Vec<Cell>> =
+            menu.providers.all().iter().map(|one| row(menu, one)).collect();
         rows.push(vec![
-            Cell::new(SCRIPTED),
+            Cell::new(SCRIPTED_PROVIDER),
             Cell::new("not needed"),
-            Cell::new(SCRIPTED),
+            Cell::new(SCRIPTED_PROVIDER),
             Cell::new("built in"),
-            Cell::new("for demos and tests, no AI").tone(Tone::Faint),
+            Cell::new("for demos and tests, no AI").tone(Tone::Dim),
         ]);
         table::print(&head, rows)?;
-        say::data("")?;
+        output::stdout_line("")?;
         let head = ["NAME", "MODEL", "FROM"];
-        table::print(&head, names(menu, chosen.as_ref().ok()))
+        table::print(&head, alias_rows(menu, chosen.as_ref().ok()))
     }
 }
 
 /// What is known of a provider's key, in a word and for the way on.
-fn key(menu: &Menu, provider: &Provider) -> (&'static str, Option<String>) {
+fn key_state(menu: &ModelSelector, provider: &Provider) -> (&'static str, Option<String>) {
     match provider.key(&menu.env) {
         Some((variable, _)) => ("set", Some(variable.to_owned())),
         None if provider.needs_key() => ("not_set", None),
@@ -59,14 +55,13 @@ fn key(menu: &Menu, provider: &Provider) -> (&'static str, Option<String>) {
     }
 }
 
-fn row(menu: &Menu, provider: &Provider) -> Vec<Cell> {
-    let (state, variable) = key(menu, provider);
+fn row(menu: &ModelSelector, provider: &Provider) -> Vec<Cell> {
+    let (state, variable) = key_state(menu, provider);
     let (said, way) = match (state, variable) {
         (_, Some(variable)) => (Cell::new(variable).tone(Tone::Good), String::new()),
-        ("not_set", None) => (
-            Cell::new("not set").tone(Tone::Faint),
-            format!("set {}", provider.variables()),
-        ),
+        ("not_set", None) => {
+            (Cell::new("not set").tone(Tone::Dim), format!("set {}", provider.key_variables()))
+        }
         (_, None) => (Cell::new("not needed"), String::new()),
     };
     vec![
@@ -79,46 +74,46 @@ fn row(menu: &Menu, provider: &Provider) -> Vec<Cell> {
 }
 
 /// Short names with the default among them, whoever decided on it.
-fn names(menu: &Menu, chosen: Option<&Choice>) -> Vec<Vec<Cell>> {
+fn alias_rows(menu: &ModelSelector, chosen: Option<&ModelChoice>) -> Vec<Vec<Cell>> {
     let first = match chosen {
         Some(choice) => vec![
             Cell::new("default"),
             Cell::new(&choice.name),
-            Cell::new(reason(&choice.reason)),
+            Cell::new(format_reason(&choice.reason)),
         ],
         None => vec![
             Cell::new("default"),
-            Cell::new("none").tone(Tone::You),
-            Cell::new(NOTHING),
+            Cell::new("none").tone(Tone::NeedsPerson),
+            Cell::new(NO_DEFAULT),
         ],
     };
-    let others = menu.names.iter().filter(|(name, _)| *name != "default");
+    let others = menu.aliases.iter().filter(|(name, _)| *name != "default");
     let others = others
         .map(|(name, (model, origin))| vec![Cell::new(name), Cell::new(model), Cell::new(origin)]);
     std::iter::once(first).chain(others).collect()
 }
 
-fn reason(reason: &Reason) -> String {
+fn format_reason(reason: &ChoiceReason) -> String {
     match reason {
-        Reason::Named => "named".to_owned(),
-        Reason::Set(origin) => origin.clone(),
-        Reason::Key(variable) => format!("{variable} is set"),
-        Reason::Ollama => "Ollama answers".to_owned(),
+        ChoiceReason::Named => "named".to_owned(),
+        ChoiceReason::Default(origin) => origin.clone(),
+        ChoiceReason::Key(variable) => format!("{variable} is set"),
+        ChoiceReason::Ollama => "Ollama answers".to_owned(),
     }
 }
 
-fn shown(menu: &Menu, chosen: Option<&Choice>) -> Value {
+fn to_json(menu: &ModelSelector, chosen: Option<&ModelChoice>) -> Value {
     let providers = menu.providers.all().iter().map(|provider| {
-        let (state, variable) = key(menu, provider);
+        let (state, variable) = key_state(menu, provider);
         json!({
             "name": provider.name,
             "api": provider.api.as_str(),
             "endpoint": provider.base_url,
             "key": { "state": state, "variable": variable, "variables": provider.key_env },
-            "default_model": menu.default_of(&provider.name),
+            "default_model": menu.default_model(&provider.name),
         })
     });
-    let names = menu.names.iter().map(|(name, (model, origin))| {
+    let names = menu.aliases.iter().map(|(name, (model, origin))| {
         let told = json!({ "model": model, "from": origin });
         (name.clone(), told)
     });
@@ -127,7 +122,7 @@ fn shown(menu: &Menu, chosen: Option<&Choice>) -> Value {
         "names": names.collect::<Map<_, _>>(),
         "default": chosen.map(|choice| json!({
             "model": choice.name,
-            "from": reason(&choice.reason),
+            "from": format_reason(&choice.reason),
         })),
     })
 }

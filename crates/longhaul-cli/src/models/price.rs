@@ -3,16 +3,16 @@
 //! Never: a guess. What is not known is said to be not known.
 
 use clap::Args;
-use longhaul::assemble::menu::Menu;
-use longhaul_model::prices::{Entry, dollars};
+use longhaul::assemble::model_choice::ModelSelector;
+use longhaul_model::prices::{ModelEntry, format_usd};
 use serde_json::{Value, json};
 
 use crate::error::CliError;
-use crate::paint::Tone;
-use crate::say;
+use crate::output;
+use crate::style::Tone;
 use crate::table::{self, Cell};
 
-const UNKNOWN: &str = "not known: tokens are counted, cost is not";
+const UNKNOWN_NOTE: &str = "not known: tokens are counted, cost is not";
 
 #[derive(Debug, Args)]
 pub(crate) struct Price {
@@ -26,17 +26,17 @@ pub(crate) struct Price {
 
 /// A model that was asked for, and what is known of it.
 #[derive(Debug)]
-struct Line<'a> {
+struct PricedModel<'a> {
     name: String,
-    entry: Option<&'a Entry>,
+    entry: Option<&'a ModelEntry>,
 }
 
 impl Price {
-    pub(crate) fn run(&self, menu: &Menu) -> anyhow::Result<()> {
-        let (lines, unknown) = self.lines(menu);
+    pub(crate) fn run(&self, menu: &ModelSelector) -> anyhow::Result<()> {
+        let (lines, unknown) = self.select(menu);
         // What is known is told before what is not.
         if !lines.is_empty() || unknown.is_empty() {
-            self.tell(menu, &lines)?;
+            self.print(menu, &lines)?;
         }
         match unknown.is_empty() {
             true => Ok(()),
@@ -44,29 +44,27 @@ impl Price {
         }
     }
 
-    fn tell(&self, menu: &Menu, lines: &[Line<'_>]) -> anyhow::Result<()> {
+    fn print(&self, menu: &ModelSelector, lines: &[PricedModel<'_>]) -> anyhow::Result<()> {
         if self.json {
-            let list = lines.iter().map(shown);
+            let list = lines.iter().map(to_json);
             let told = json!({
                 "as_of": menu.prices.as_of(),
                 "unit": "USD for a million tokens",
                 "models": list.collect::<Value>(),
             });
-            return say::json(&told);
+            return output::stdout_json(&told);
         }
-        let head = [
-            "MODEL", "INPUT", "OUTPUT", "CACHED", "WRITE", "WINDOW", "REPLY", "NOTE",
-        ];
+        let head = ["MODEL", "INPUT", "OUTPUT", "CACHED", "WRITE", "WINDOW", "REPLY", "NOTE"];
         let rows = lines.iter().map(row);
         table::print(&head, rows)?;
         let day = menu.prices.as_of();
-        say::data(&format!(
+        output::stdout_line(&format!(
             "\nDollars for a million tokens, by the lists of {day}; WRITE is into a cache."
         ))?;
-        let unknown = lines.iter().find(|line| price(line).is_none());
+        let unknown = lines.iter().find(|line| entry_price(line).is_none());
         if let Some(line) = unknown {
-            say::data("What is not known can be set in longhaul.toml:")?;
-            say::words(&format!(
+            output::stdout_line("What is not known can be set in longhaul.toml:")?;
+            output::stdout_text(&format!(
                 "  [prices.\"{}\"]\n  input = 0.25\n  output = 2.0",
                 line.name
             ))?;
@@ -75,27 +73,27 @@ impl Price {
     }
 
     /// The models that are meant, and what is said of names that mean none.
-    fn lines<'a>(&self, menu: &'a Menu) -> (Vec<Line<'a>>, Vec<String>) {
+    fn select<'a>(&self, menu: &'a ModelSelector) -> (Vec<PricedModel<'a>>, Vec<String>) {
         if self.models.is_empty() {
-            let all = menu.prices.all().map(|entry| Line {
-                name: entry.name.clone(),
-                entry: Some(entry),
-            });
+            let all = menu
+                .prices
+                .models()
+                .map(|entry| PricedModel { name: entry.name.clone(), entry: Some(entry) });
             return (all.collect(), Vec::new());
         }
         let (mut lines, mut unknown) = (Vec::new(), Vec::new());
         for said in &self.models {
             // A model's own name is enough where the table has it.
             let ending = format!("/{said}");
-            let listed = menu.prices.all().find(|one| one.name.ends_with(&ending));
-            let name = match listed.filter(|_| !menu.names.contains_key(said)) {
+            let listed = menu.prices.models().find(|one| one.name.ends_with(&ending));
+            let name = match listed.filter(|_| !menu.aliases.contains_key(said)) {
                 Some(entry) => Ok(entry.name.clone()),
                 None => menu.choose(Some(said), |_| None).map(|choice| choice.name),
             };
             match name {
                 Ok(name) => {
-                    let entry = menu.prices.of(&name);
-                    lines.push(Line { name, entry });
+                    let entry = menu.prices.find_by_name(&name);
+                    lines.push(PricedModel { name, entry });
                 }
                 Err(why) => unknown.push(why),
             }
@@ -104,13 +102,13 @@ impl Price {
     }
 }
 
-fn price(line: &Line<'_>) -> Option<longhaul_core::usage::Price> {
+fn entry_price(line: &PricedModel<'_>) -> Option<longhaul_core::usage::Price> {
     line.entry.and_then(|entry| entry.price)
 }
 
-fn row(line: &Line<'_>) -> Vec<Cell> {
-    let money = |micros: u64| Cell::new(dollars(micros));
-    let count = |count: Option<u64>| Cell::new(count.map_or("?".to_owned(), thousands));
+fn row(line: &PricedModel<'_>) -> Vec<Cell> {
+    let money = |micros: u64| Cell::new(format_usd(micros));
+    let count = |count: Option<u64>| Cell::new(count.map_or("?".to_owned(), format_thousands));
     let entry = line.entry.cloned().unwrap_or_default();
     let mut row = vec![Cell::new(&line.name)];
     match entry.price {
@@ -122,8 +120,8 @@ fn row(line: &Line<'_>) -> Vec<Cell> {
         ]),
         None => row.extend(std::iter::repeat_n(Cell::new("?"), 4)),
     }
-    let note = match (entry.price, entry.is_own) {
-        (None, _) => Cell::new(UNKNOWN).tone(Tone::You),
+    let note = match (entry.price, entry.is_override) {
+        (None, _) => Cell::new(UNKNOWN_NOTE).tone(Tone::NeedsPerson),
         (Some(_), true) => Cell::new("set by you").tone(Tone::Good),
         (Some(_), false) => Cell::new(entry.note.as_deref().unwrap_or_default()),
     };
@@ -132,16 +130,16 @@ fn row(line: &Line<'_>) -> Vec<Cell> {
 }
 
 /// Tokens as people say them.
-fn thousands(count: u64) -> String {
+fn format_thousands(count: u64) -> String {
     match count {
         0..1_000 => count.to_string(),
         _ => format!("{}k", count / 1_000),
     }
 }
 
-fn shown(line: &Line<'_>) -> Value {
+fn to_json(line: &PricedModel<'_>) -> Value {
     let entry = line.entry.cloned().unwrap_or_default();
-    let money = |micros: u64| dollars(micros);
+    let money = |micros: u64| format_usd(micros);
     json!({
         "model": line.name,
         "listed_as": line.entry.map(|entry| &entry.name),
@@ -153,7 +151,7 @@ fn shown(line: &Line<'_>) -> Value {
         })),
         "window": entry.window,
         "max_output": entry.max_output,
-        "set_by_you": entry.is_own,
+        "set_by_you": entry.is_override,
         "note": entry.note,
     })
 }

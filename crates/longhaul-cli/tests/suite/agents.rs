@@ -3,30 +3,23 @@
 use std::fs;
 use std::path::Path;
 
+use longhaul::agents::built_in::BuiltInAgent;
 use longhaul::agents::check::notes;
 use longhaul::agents::load::load;
-use longhaul::agents::loaded::{AgentError, Loaded, Source};
+use longhaul::agents::load_context::LoadContext;
+use longhaul::agents::loaded_agents::{AgentError, AgentSource, LoadedAgents};
 use longhaul::agents::problem::ProblemKind;
-use longhaul::agents::shelf::Shelf;
-use longhaul::agents::shipped::Shipped;
 use longhaul::skills;
 use longhaul_core::policy::LaneOnPark;
-use longhaul_core::policy::effect::{EffectClass, InDoubt};
-use longhaul_core::policy::gate::{Approvers, OnTimeout, Verdict};
+use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::policy::gate::{Approvers, OnTimeout, RuleAction};
 use longhaul_core::time::Millis;
-use longhaul_core::usage::Micros;
+use longhaul_core::usage::MicroUsd;
 use longhaul_engine::agent::Agent;
 use tempfile::TempDir;
 
-pub(crate) const TOOLS: &[&str] = &[
-    "read_file",
-    "edit_file",
-    "list_files",
-    "search_files",
-    "shell",
-    "vault_write",
-    "finish",
-];
+pub(crate) const TOOLS: &[&str] =
+    &["read_file", "edit_file", "list_files", "search_files", "shell", "vault_write", "finish"];
 
 /// Every field of the contract that this build knows.
 pub(crate) const CONTRACT: &str = r#"---
@@ -71,77 +64,73 @@ pub(crate) fn folder(files: &[(&str, &[u8])]) -> TempDir {
 }
 
 /// What is loaded of a project with these files.
-pub(crate) fn tree(files: &[(&str, &[u8])]) -> (TempDir, Loaded) {
+pub(crate) fn load_files(files: &[(&str, &[u8])]) -> (TempDir, LoadedAgents) {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
         let file = folder.path().join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, text).unwrap();
     }
-    let loaded = loaded_in(folder.path(), &[]);
+    let loaded = load_folder(folder.path(), &[]);
     (folder, loaded)
 }
 
 /// What is loaded of the project in this folder.
-pub(crate) fn loaded_in(root: &Path, built_in: &[Shipped]) -> Loaded {
+pub(crate) fn load_folder(root: &Path, built_in: &[BuiltInAgent]) -> LoadedAgents {
     let skills = skills::load(root, Path::new(""));
-    load(&Shelf {
-        said: Path::new(""),
+    load(&LoadContext {
+        display_root: Path::new(""),
         built_in,
         skills: &skills.skills,
-        broken_skills: &skills.broken,
+        broken_skills: &skills.broken_names,
         short_names: &["default", "sonnet", "fast"],
-        ..Shelf::bare(root, TOOLS)
+        ..LoadContext::new(root, TOOLS)
     })
 }
 
-fn loaded_with(files: &[(&str, &[u8])], built_in: &[Shipped]) -> Loaded {
-    loaded_in(folder(files).path(), built_in)
+fn load_with_built_ins(files: &[(&str, &[u8])], built_in: &[BuiltInAgent]) -> LoadedAgents {
+    load_folder(folder(files).path(), built_in)
 }
 
-pub(crate) fn said(loaded: &Loaded) -> Vec<String> {
+pub(crate) fn problem_texts(loaded: &LoadedAgents) -> Vec<String> {
     loaded.problems.iter().map(ToString::to_string).collect()
 }
 
 /// The problems of a file `a.md`, without its name.
 pub(crate) fn problems(text: &str) -> Vec<String> {
-    let loaded = loaded_with(&[("a.md", text.as_bytes())], &[]);
-    let said = said(&loaded);
+    let loaded = load_with_built_ins(&[("a.md", text.as_bytes())], &[]);
+    let said = problem_texts(&loaded);
     let name = |line: &String| line.strip_prefix("agents/a.md:").unwrap().to_owned();
     said.iter().map(name).collect()
 }
 
 pub(crate) fn agent(front: &str) -> Agent {
     let text = format!("---\n{front}\n---\nHello.\n");
-    let loaded = loaded_with(&[("a.md", text.as_bytes())], &[]);
-    assert_eq!(said(&loaded), [""; 0], "{front}");
+    let loaded = load_with_built_ins(&[("a.md", text.as_bytes())], &[]);
+    assert_eq!(problem_texts(&loaded), [""; 0], "{front}");
     loaded.agents[0].agent.clone()
 }
 
-pub(crate) fn check(front: &str, said: &[&str]) {
-    assert_eq!(
-        problems(&format!("---\n{front}\n---\nHello.\n")),
-        said,
-        "{front}"
-    );
+pub(crate) fn assert_problems(front: &str, said: &[&str]) {
+    assert_eq!(problems(&format!("---\n{front}\n---\nHello.\n")), said, "{front}");
 }
 
 #[test]
-fn of_the_contract_walls_and_time_limits_come_later() {
+fn the_contract_file_loads_except_for_sandbox_and_time_limits() {
     let skill: &[u8] = b"---\nname: rust-style\ndescription: How Rust is written here.\n---\n";
     let files: &[(&str, &[u8])] = &[
         ("agents/implement.md", CONTRACT.as_bytes()),
         ("schemas/pr.json", b"{\"type\": \"object\"}"),
         ("skills/rust-style/SKILL.md", skill),
     ];
-    let (_folder, loaded) = tree(files);
+    let (_folder, loaded) = load_files(files);
     let later = |place: &str, key: &str| {
         format!(
             "agents/implement.md:{place}: `{key}` is understood, but this build can't do it yet: remove it"
         )
     };
     assert_eq!(
-        said(&loaded),
+        problem_texts(&loaded),
         [
             "agents/implement.md:9:1: `shell` needs a sandbox, and this build can't make one yet: \
           only `sandbox: { isolation: none }`, which runs commands without walls"
@@ -155,7 +144,7 @@ fn of_the_contract_walls_and_time_limits_come_later() {
         ]
     );
     let mut kinds = loaded.problems.iter().map(|problem| problem.kind);
-    assert!(kinds.all(|kind| kind == ProblemKind::NotYet));
+    assert!(kinds.all(|kind| kind == ProblemKind::Unsupported));
     let refused = loaded.find("implement").unwrap_err();
     assert!(matches!(refused, AgentError::Broken { problems, .. } if problems.len() == 7));
 }
@@ -163,13 +152,13 @@ fn of_the_contract_walls_and_time_limits_come_later() {
 #[test]
 fn fallback_models_are_read_in_order() {
     let text: &[u8] = b"---\nmodel: [fast, ollama/x]\n---\nHello.";
-    let loaded = loaded_with(&[("a.md", text)], &[]);
-    assert_eq!(said(&loaded), [""; 0]);
+    let loaded = load_with_built_ins(&[("a.md", text)], &[]);
+    assert_eq!(problem_texts(&loaded), [""; 0]);
     assert_eq!(loaded.find("a").unwrap().agent.models, ["fast", "ollama/x"]);
 }
 
 #[test]
-fn what_this_build_can_do_is_read_into_an_agent() {
+fn supported_fields_of_the_contract_are_read() {
     let later = ["skills", "sandbox", "output"];
     let text: String = CONTRACT
         .replace(", shell, mcp:github", "")
@@ -177,30 +166,30 @@ fn what_this_build_can_do_is_read_into_an_agent() {
         .split_inclusive('\n')
         .filter(|line| !later.iter().any(|key| line.starts_with(key)))
         .collect();
-    let loaded = loaded_with(&[("implement.md", text.as_bytes())], &[]);
-    assert_eq!(said(&loaded), [""; 0]);
+    let loaded = load_with_built_ins(&[("implement.md", text.as_bytes())], &[]);
+    assert_eq!(problem_texts(&loaded), [""; 0]);
     let found = loaded.find("implement").unwrap();
-    assert_eq!(found.source, Source::Project);
+    assert_eq!(found.source, AgentSource::Project);
     let agent = &found.agent;
     assert_eq!(agent.models, ["anthropic/claude-sonnet-4-5"]);
     assert_eq!(agent.tools, ["read_file", "edit_file"]);
     assert_eq!(agent.max_turns, Some(120));
-    assert_eq!(agent.budget.caps.micros, Some(Micros(10_000_000)));
+    assert_eq!(agent.budget.caps.micro_usd, Some(MicroUsd(10_000_000)));
     assert_eq!(agent.budget.caps.active, Some(Millis::from_secs(4 * 3600)));
     assert_eq!(agent.budget.warn_percent, Some(90));
     assert_eq!(agent.retry.max_retries, Some(1));
     let [push, shell] = agent.rules.as_slice() else {
         panic!("{:?}", agent.rules);
     };
-    assert_eq!(push.verdict, Verdict::Ask("Push the branch".into()));
+    assert_eq!(push.action, RuleAction::Ask("Push the branch".into()));
     assert_eq!(push.timeout, Some(Millis::from_secs(24 * 3600)));
     assert_eq!(push.remind, Some(Millis::from_secs(2 * 3600)));
     assert_eq!(push.on_timeout, OnTimeout::Reject);
     assert_eq!(shell.subject.as_deref(), Some("rm -rf *"));
-    assert_eq!(shell.verdict, Verdict::Deny("use the trash".into()));
+    assert_eq!(shell.action, RuleAction::Deny("use the trash".into()));
     assert_eq!(agent.effects[0].class, EffectClass::Pure);
     assert_eq!(agent.keep_open, Some(Millis::from_secs(3600)));
-    assert_eq!(agent.in_doubt, Some(InDoubt::Ask));
+    assert_eq!(agent.in_doubt, Some(InDoubtPolicy::Ask));
     assert!(agent.result_gate.is_some());
     assert_eq!(agent.lane.as_deref(), Some("repo:{{ input.repo }}"));
     assert_eq!(agent.lane_on_park, LaneOnPark::Keep);
@@ -209,47 +198,41 @@ fn what_this_build_can_do_is_read_into_an_agent() {
 }
 
 #[test]
-fn a_file_that_says_little_is_enough() {
+fn a_minimal_agent_file_is_enough() {
     let empty = agent("");
     assert_eq!(empty.name.as_str(), "a");
     assert_eq!(empty.prompt, "Hello.");
     assert_eq!(agent("# only a comment").version(), empty.version());
     assert_eq!(agent("maxTurns: 7").max_turns, Some(7));
     assert_eq!(agent("model: [fast]").models, ["fast"]);
-    assert_eq!(
-        agent("keep_open: 1h 30m").keep_open,
-        Some(Millis::from_secs(5400))
-    );
+    assert_eq!(agent("keep_open: 1h 30m").keep_open, Some(Millis::from_secs(5400)));
     assert!(agent("approve_result: false").result_gate.is_none());
     let rules = agent(
         "approve:\n- { tool: a, ask: x, approvers: { count: 2, not: submitter }, always: true }\n- { tool: '*', allow: true, in_doubt: tell }",
     )
     .rules;
-    let two = Approvers {
-        count: 2,
-        not_submitter: true,
-    };
+    let two = Approvers { count: 2, not_submitter: true };
     assert_eq!(rules[0].approvers, two);
     assert!(rules[0].always);
-    assert_eq!(rules[1].verdict, Verdict::Allow);
-    assert_eq!(rules[1].in_doubt, Some(InDoubt::Tell));
+    assert_eq!(rules[1].action, RuleAction::Allow);
+    assert_eq!(rules[1].in_doubt, Some(InDoubtPolicy::Tell));
 }
 
 #[test]
-fn line_ends_and_marks_do_not_change_an_agent() {
+fn line_endings_and_a_byte_order_mark_do_not_change_the_version() {
     let unix = "---\nname: a\n---\nOne.\nTwo.\n";
     let windows = format!("\u{feff}{}", unix.replace('\n', "\r\n"));
     let version = |text: &str| {
-        let loaded = loaded_with(&[("a.md", text.as_bytes())], &[]);
-        assert_eq!(said(&loaded), [""; 0]);
+        let loaded = load_with_built_ins(&[("a.md", text.as_bytes())], &[]);
+        assert_eq!(problem_texts(&loaded), [""; 0]);
         loaded.agents[0].agent.version()
     };
     assert_eq!(version(unix), version(&windows));
 }
 
 #[test]
-fn every_problem_of_a_file_is_told_with_its_place() {
-    check(
+fn every_problem_of_a_file_is_reported_with_its_position() {
+    assert_problems(
         "descripton: x\nmax_turns: many\nin_doubt: aks\ntools: [raed_file, edit_file, edit_file]\nbudget: { usd: -1, active_tiem: 4h }",
         &[
             "2:1: unknown key `descripton`, did you mean `description`?",
@@ -264,98 +247,89 @@ fn every_problem_of_a_file_is_told_with_its_place() {
 }
 
 #[test]
-fn values_that_do_not_fit_are_refused() {
-    check(
+fn invalid_values_are_refused() {
+    assert_problems(
         "name: b",
         &["2:7: the name `b` is not the file's: rename the file to `b.md` or write `name: a`"],
     );
-    check(
-        "name: 7",
-        &["2:7: `name` is 7, write text: put it in quotes"],
-    );
-    check("model:", &["2:6: `model` has no value, write text"]);
-    check(
-        "model: []",
-        &["2:8: `model` names no model: name one, or leave the line out"],
-    );
-    check(
+    assert_problems("name: 7", &["2:7: `name` is 7, write text: put it in quotes"]);
+    assert_problems("model:", &["2:6: `model` has no value, write text"]);
+    assert_problems("model: []", &["2:8: `model` names no model: name one, or leave the line out"]);
+    assert_problems(
         "approve_result: yes",
         &["2:17: `approve_result` is \"yes\", write true or false"],
     );
-    check(
+    assert_problems(
         "keep_open: 1",
         &["2:12: `keep_open` is 1, write a span of time such as 15s, 2m, 1h 30m or 90d"],
     );
-    check(
-        "max_turns: 0",
-        &["2:12: `max_turns` is 0, write a whole number, 1 or more"],
-    );
-    check(
+    assert_problems("max_turns: 0", &["2:12: `max_turns` is 0, write a whole number, 1 or more"]);
+    assert_problems(
         "max_turns: 99999999999",
         &["2:12: `max_turns` is 99999999999, write a whole number, 1 or more"],
     );
-    check(
+    assert_problems(
         "max_turns: 1\nmaxTurns: 2",
         &["3:1: `max_turns` and `maxTurns` are the same: write one of them"],
     );
-    check(
+    assert_problems(
         "tools: read_file",
         &["2:8: `tools` is \"read_file\", write a list such as `tools: [...]`"],
     );
-    check(
+    assert_problems(
         "budget: 5",
         &["2:9: `budget` is 5, write a table such as `budget: { usd: ... }`"],
     );
-    check(
+    assert_problems(
         "lane_on_park: hold",
         &["2:15: unknown word for `lane_on_park`: `hold`, there are `keep`, `release`"],
     );
-    check(
+    assert_problems(
         "lane_busy: steer",
         &["2:1: `lane_busy: steer` is understood, but this build can't do it yet: remove it"],
     );
-    check(
+    assert_problems(
         "- a",
         &["2:1: `front matter` is a list, write a table such as `front matter: { name: ... }`"],
     );
 }
 
 #[test]
-fn a_rule_decides_exactly_one_thing() {
-    check(
+fn a_rule_has_exactly_one_action() {
+    assert_problems(
         "approve:\n  - { tool: a }",
         &[
             "3:5: `approve[0]` decides nothing: write one of `ask: \"...\"`, `allow: true`, `deny: \"...\"`",
         ],
     );
-    check(
+    assert_problems(
         "approve:\n  - { tool: a, ask: x, deny: y }",
         &["3:24: `approve[0]` says more than one of ask, allow, deny"],
     );
-    check(
+    assert_problems(
         "approve:\n  - { ask: x }",
         &["3:5: `approve[0]` names no tool: write `tool: NAME` or `tool: \"*\"`"],
     );
-    check(
+    assert_problems(
         "approve:\n  - { tool: a, allow: false }",
         &["3:23: `allow: false` says nothing: write `deny: \"why\"`"],
     );
-    check(
+    assert_problems(
         "approve:\n  - { tool: a, ask: x, timeout: 1h, remind: 2h }",
         &["3:45: `remind` never comes: the gate ends after 1h"],
     );
-    check(
+    assert_problems(
         "approve:\n  - { tool: a, ask: x, approvers: 0 }",
         &["3:35: `approvers` is 0, write a whole number, 1 or more"],
     );
-    check(
+    assert_problems(
         "approve:\n  - { tool: a, ask: x, paths: [src], then: b }",
         &[
             "3:24: `paths` is understood, but this build can't do it yet: remove it",
             "3:38: `then` is understood, but this build can't do it yet: remove it",
         ],
     );
-    check(
+    assert_problems(
         "effects: [{ tool: shell, class: prue }]",
         &["2:33: unknown word for `class`: `prue`, did you mean `pure`?"],
     );
@@ -365,10 +339,7 @@ fn a_rule_decides_exactly_one_thing() {
 fn templates_are_compiled_early() {
     let found = problems("---\nlane: \"{{ input.repo\"\n---\n\nOne.\nTwo {% if %}.\n");
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(
-        found[0].starts_with("2:7: `lane`: broken template: "),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("2:7: `lane`: broken template: "), "{found:?}");
     assert!(found[1].starts_with("6:1: broken template: "), "{found:?}");
     let found = problems("---\n---\n{{ perception }}");
     assert_eq!(
@@ -386,25 +357,19 @@ fn templates_are_compiled_early() {
 }
 
 #[test]
-fn what_is_no_front_matter_is_one_problem_with_its_place() {
+fn invalid_front_matter_is_one_problem_with_its_position() {
     let one = |text: &str, said: &str| {
         let found = problems(text);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with(said), "{found:?}");
     };
-    one(
-        "# Read me\n",
-        "1:1: an agent's file begins with a line `---`",
-    );
+    one("# Read me\n", "1:1: an agent's file begins with a line `---`");
     one("---\nname: [a\n---\n", "2:7: not YAML: ");
     one("---\nname: a\nname: a\n---\n", "3:1: not YAML: ");
     let deep = format!("---\ncontext: {}{}\n---\n", "[".repeat(40), "]".repeat(40));
     one(&deep, "2:");
-    let loaded = loaded_with(&[("a.md", b"---\nname: \xff\n---\n")], &[]);
-    assert_eq!(
-        said(&loaded),
-        ["agents/a.md:2:7: is not UTF-8: save the file as UTF-8"]
-    );
+    let loaded = load_with_built_ins(&[("a.md", b"---\nname: \xff\n---\n")], &[]);
+    assert_eq!(problem_texts(&loaded), ["agents/a.md:2:7: is not UTF-8: save the file as UTF-8"]);
 }
 
 #[test]
@@ -416,9 +381,9 @@ fn a_broken_file_stops_only_its_own_agent() {
         (".hidden.md", b"nothing"),
         ("notes.txt", b"nothing"),
     ];
-    let loaded = loaded_with(files, &[]);
+    let loaded = load_with_built_ins(files, &[]);
     assert!(loaded.find("good").is_ok());
-    assert_eq!(loaded.roster().all().count(), 1);
+    assert_eq!(loaded.registry().all().count(), 1);
     assert!(matches!(loaded.find("bad"), Err(AgentError::Broken { .. })));
     let unknown = loaded.find("goood").unwrap_err().to_string();
     assert_eq!(unknown, "unknown agent `goood`, did you mean `good`?");
@@ -428,40 +393,30 @@ fn a_broken_file_stops_only_its_own_agent() {
 
 #[test]
 fn a_project_s_file_hides_a_built_in_agent_even_when_broken() {
-    let built_in = |name| Shipped {
-        script: "",
-        name,
-        file: "---\n---\nBuilt in.",
-    };
+    let built_in = |name| BuiltInAgent { script: "", name, file: "---\n---\nBuilt in." };
     let built_in = [built_in("plan"), built_in("review"), built_in("fix")];
     let files: &[(&str, &[u8])] = &[("plan.md", b"---\n---\nOurs."), ("fix.md", b"broken")];
-    let loaded = loaded_with(files, &built_in);
+    let loaded = load_with_built_ins(files, &built_in);
     assert_eq!(loaded.find("plan").unwrap().agent.prompt, "Ours.");
-    assert_eq!(loaded.find("review").unwrap().source, Source::BuiltIn);
+    assert_eq!(loaded.find("review").unwrap().source, AgentSource::BuiltIn);
     assert!(loaded.find("fix").is_err());
     let hidden: Vec<String> = loaded
         .hidden
         .iter()
-        .map(|one| format!("{} by {}", one.name, one.by.display()))
+        .map(|one| format!("{} by {}", one.name, one.hidden_by.display()))
         .collect();
     assert_eq!(hidden, ["plan by agents/plan.md", "fix by agents/fix.md"]);
 }
 
 #[test]
-fn a_once_tool_without_a_rule_is_named() {
+fn a_once_tool_without_a_rule_is_noted() {
     let is_once = |tool: &str| Some(matches!(tool, "vault_write" | "edit_file"));
     let found = |front: &str| notes(&agent(front), is_once);
     let bare = found("tools: [edit_file, read_file]");
     assert_eq!(bare.len(), 1, "{bare:?}");
     assert!(bare[0].starts_with("`edit_file` can't be taken back and no rule speaks of it"));
-    assert_eq!(
-        found("tools: [edit_file]\napprove: [{ tool: 'e*', allow: true }]"),
-        [""; 0]
-    );
-    assert_eq!(
-        found("tools: [edit_file]\neffects: [{ tool: edit_file, class: pure }]"),
-        [""; 0]
-    );
+    assert_eq!(found("tools: [edit_file]\napprove: [{ tool: 'e*', allow: true }]"), [""; 0]);
+    assert_eq!(found("tools: [edit_file]\neffects: [{ tool: edit_file, class: pure }]"), [""; 0]);
     let partly =
         found("tools: [edit_file]\neffects: [{ tool: edit_file, match: 'docs/*', class: pure }]");
     assert_eq!(partly.len(), 1);

@@ -1,27 +1,23 @@
 //! Claude's agents as they are found in the wild, and the rules of a project.
 
-use longhaul::agents::loaded::{Loaded, LoadedAgent, Source};
-use longhaul::agents::shipped::Shipped;
+use longhaul::agents::built_in::BuiltInAgent;
+use longhaul::agents::loaded_agents::{AgentSource, LoadedAgent, LoadedAgents};
 
-use super::agents::{loaded_in, said, tree};
+use super::agents::{load_files, load_folder, problem_texts};
 
 /// One of Claude's files, as `.claude/agents/a.md`.
-fn claude(text: &str) -> LoadedAgent {
-    let (_folder, loaded) = tree(&[(".claude/agents/a.md", text.as_bytes())]);
-    assert_eq!(said(&loaded), [""; 0], "{text}");
+fn load_claude_agent(text: &str) -> LoadedAgent {
+    let (_folder, loaded) = load_files(&[(".claude/agents/a.md", text.as_bytes())]);
+    assert_eq!(problem_texts(&loaded), [""; 0], "{text}");
     assert_eq!(loaded.agents.len(), 1, "{loaded:?}");
     loaded.agents[0].clone()
 }
 
-fn check(front: &str, tools: &[&str], notes: &[&str]) {
-    let one = claude(&format!("---\n{front}\n---\nYou judge.\n"));
+fn assert_tools_and_notes(front: &str, tools: &[&str], notes: &[&str]) {
+    let one = load_claude_agent(&format!("---\n{front}\n---\nYou review.\n"));
     assert_eq!(one.agent.tools, tools, "{front}");
     for note in notes {
-        assert!(
-            one.notes.iter().any(|said| said.contains(note)),
-            "{note}: {:#?}",
-            one.notes
-        );
+        assert!(one.notes.iter().any(|said| said.contains(note)), "{note}: {:#?}", one.notes);
     }
     assert_eq!(one.notes.len(), notes.len(), "{front}: {:#?}", one.notes);
 }
@@ -29,31 +25,25 @@ fn check(front: &str, tools: &[&str], notes: &[&str]) {
 #[test]
 fn a_file_with_a_colon_in_a_sentence_is_read() {
     let text = r#"---
-name: code-judge
+name: code-reviewer
 description: Use this agent when: code was written. Examples: <example>Context: "a thing" user: 'x'\nassistant: "y"</example>
 tools: Read, Grep, Glob
 model: sonnet
 color: red
 ---
 
-You judge code. Write `{{ verdict }}` and {% raw %} as they are {# always.
+You review code. Write `{{ verdict }}` and {% raw %} as they are {# always.
 "#;
-    let one = claude(text);
+    let one = load_claude_agent(text);
     let agent = &one.agent;
-    assert_eq!(one.source, Source::Claude);
-    assert_eq!(agent.name.as_str(), "code-judge");
-    assert!(
-        agent
-            .description
-            .starts_with("Use this agent when: code was written. Examples:")
-    );
+    assert_eq!(one.source, AgentSource::Claude);
+    assert_eq!(agent.name.as_str(), "code-reviewer");
+    assert!(agent.description.starts_with("Use this agent when: code was written. Examples:"));
     assert_eq!(agent.tools, ["read_file", "search_files", "list_files"]);
     assert_eq!(agent.models, ["sonnet"]);
-    let body = "You judge code. Write `{{ verdict }}` and {% raw %} as they are {# always.";
-    assert_eq!(longhaul::agents::verbatim::text(&agent.prompt), body);
-    let filled = minijinja::Environment::new()
-        .render_str(&agent.prompt, ())
-        .unwrap();
+    let body = "You review code. Write `{{ verdict }}` and {% raw %} as they are {# always.";
+    assert_eq!(longhaul::agents::escape::unescape(&agent.prompt), body);
+    let filled = minijinja::Environment::new().render_str(&agent.prompt, ()).unwrap();
     assert_eq!(filled, body);
     let notes = one.notes.join("\n");
     for said in [
@@ -67,24 +57,20 @@ You judge code. Write `{{ verdict }}` and {% raw %} as they are {# always.
 }
 
 #[test]
-fn tools_are_mapped_or_left_out_with_a_word() {
+fn claude_tools_are_mapped_or_left_out_with_a_note() {
     let readers = ["read_file", "list_files", "search_files"];
-    check("name: a", &readers, &["gets those that only read"]);
-    check(
-        "name: a\ntools: \"*\"",
-        &readers,
-        &["gets those that only read"],
-    );
-    check("name: a\ntools:", &readers, &["gets those that only read"]);
-    check("name: a\ntools: []", &[], &[]);
-    check(
+    assert_tools_and_notes("name: a", &readers, &["gets those that only read"]);
+    assert_tools_and_notes("name: a\ntools: \"*\"", &readers, &["gets those that only read"]);
+    assert_tools_and_notes("name: a\ntools:", &readers, &["gets those that only read"]);
+    assert_tools_and_notes("name: a\ntools: []", &[], &[]);
+    assert_tools_and_notes(
         "tools: [Read, Edit, MultiEdit, mcp__github__create_issue]",
         &["read_file", "edit_file", "mcp:github/create_issue"],
         &[
             "`Read` is read_file, `Edit` is edit_file, `MultiEdit` is edit_file, `mcp__github__create_issue` is mcp:github/create_issue",
         ],
     );
-    check(
+    assert_tools_and_notes(
         "tools: Bash, WebFetch, Task, WebSearch, TodoWrite, NotebookEdit, Read(src/**), Bash(git log:*, x), read_file",
         &["read_file"],
         &[
@@ -98,40 +84,33 @@ fn tools_are_mapped_or_left_out_with_a_word() {
             "`Bash(git log:*, x)` is left out: such limits",
         ],
     );
-    check(
+    assert_tools_and_notes(
         "tools: Bash\nsandbox: { isolation: none }",
         &["shell"],
         &["`Bash` is shell"],
     );
     // Also where a sentence makes that the file is read line by line.
-    check(
+    assert_tools_and_notes(
         "description: Use when: asked\ntools: Bash\nsandbox: { isolation: none }",
         &["shell"],
         &["read line by line", "`Bash` is shell"],
     );
-    check(
+    assert_tools_and_notes(
         "tools: Bash, Read\nsandbox: yes",
         &["read_file"],
-        &[
-            "`Bash` is left out",
-            "`Read` is read_file",
-            "`sandbox` is ignored",
-        ],
+        &["`Bash` is left out", "`Read` is read_file", "`sandbox` is ignored"],
     );
 }
 
 #[test]
-fn disallowed_tools_are_taken_away_however_their_list_is_written() {
-    check(
+fn disallowed_tools_are_removed_however_they_are_listed() {
+    assert_tools_and_notes(
         "tools: Read, Edit\ndisallowedTools: Edit",
         &["read_file"],
-        &[
-            "`Read` is read_file, `Edit` is edit_file",
-            "`disallowedTools`: Edit is taken away",
-        ],
+        &["`Read` is read_file, `Edit` is edit_file", "`disallowedTools`: Edit is taken away"],
     );
     for list in [" [Edit(a: *), Write]", "\n  - Edit(a: *)\n- Write"] {
-        check(
+        assert_tools_and_notes(
             &format!("tools: Read, Edit, Write\ndisallowedTools:{list}"),
             &["read_file"],
             &[
@@ -145,18 +124,15 @@ fn disallowed_tools_are_taken_away_however_their_list_is_written() {
 }
 
 #[test]
-fn models_go_through_the_project_s() {
+fn claude_models_are_mapped_by_the_project() {
     let models = |model: &str| {
-        let one = claude(&format!("---\ntools: []\nmodel: {model}\n---\n"));
+        let one = load_claude_agent(&format!("---\ntools: []\nmodel: {model}\n---\n"));
         (one.agent.models, one.notes.join("\n"))
     };
     let check = |model: &str, expected: &[&str], note: &str| {
         let (found, said) = models(model);
         assert_eq!(found, expected, "{model}");
-        assert!(
-            said.contains(note) && said.is_empty() == note.is_empty(),
-            "{model}: {said}"
-        );
+        assert!(said.contains(note) && said.is_empty() == note.is_empty(), "{model}: {said}");
     };
     check("inherit", &[], "`model: inherit`: the project's default");
     check("sonnet", &["sonnet"], "the short name in `[models]`");
@@ -171,22 +147,19 @@ fn models_go_through_the_project_s() {
 }
 
 #[test]
-fn other_fields_are_read_where_they_mean_something() {
-    let one = claude(
+fn other_claude_fields_are_read_or_noted() {
+    let one = load_claude_agent(
         "---\nname: 7\ntools: []\nmaxTurns: 9\nskills: none\npermissionMode: plan\nhooks: { a: [] }\n---\n",
     );
     assert_eq!(one.agent.name.as_str(), "7");
     assert_eq!(one.agent.max_turns, Some(9));
     let notes = one.notes.join("\n");
     assert!(notes.contains("unknown skill `none`"), "{notes}");
-    assert!(
-        notes.contains("ignored: `permissionMode`, `hooks`"),
-        "{notes}"
-    );
+    assert!(notes.contains("ignored: `permissionMode`, `hooks`"), "{notes}");
 }
 
 #[test]
-fn what_can_t_be_one_is_told() {
+fn an_invalid_claude_agent_is_reported() {
     let files: &[(&str, &[u8])] = &[
         (".claude/agents/README.md", b"# Our agents\n"),
         (".claude/agents/open.md", b"---\nname: open\n"),
@@ -194,73 +167,46 @@ fn what_can_t_be_one_is_told() {
         (".claude/agents/bytes.md", b"---\nname: \xff\n---\nHi"),
         (".claude/agents/deep/x.md", b"---\n---\nHi"),
     ];
-    let (_folder, loaded) = tree(files);
+    let (_folder, loaded) = load_files(files);
     assert_eq!(
-        said(&loaded),
+        problem_texts(&loaded),
         [
             ".claude/agents/bytes.md:2:7: is not UTF-8: save the file as UTF-8",
             ".claude/agents/odd.md:2:7: `no name` is no name for an agent: use letters, digits, `-`, `_` and `.`",
             ".claude/agents/open.md:1:1: the front matter has no end: write a line `---` below it",
         ]
     );
-    let names: Vec<&str> = loaded
-        .agents
-        .iter()
-        .map(|one| one.agent.name.as_str())
-        .collect();
+    let names: Vec<&str> = loaded.agents.iter().map(|one| one.agent.name.as_str()).collect();
     assert_eq!(names, ["x"]);
-    assert_eq!(
-        loaded.notes[0].1,
-        "it has no front matter, so it is no agent"
-    );
+    assert_eq!(loaded.notes[0].1, "it has no front matter, so it is no agent");
 }
 
-fn hidden(loaded: &Loaded) -> Vec<String> {
+fn hidden_agents(loaded: &LoadedAgents) -> Vec<String> {
     let hidden = loaded.hidden.iter();
     hidden
-        .map(|one| {
-            format!(
-                "{} {} by {}",
-                one.name,
-                one.path.display(),
-                one.by.display()
-            )
-        })
+        .map(|one| format!("{} {} by {}", one.name, one.path.display(), one.hidden_by.display()))
         .collect()
 }
 
 #[test]
-fn the_project_beats_claude_beats_the_binary() {
+fn project_agents_hide_claude_agents_which_hide_built_in_ones() {
     let files: &[(&str, &[u8])] = &[
         ("agents/plan.md", b"---\n---\nOurs."),
-        (
-            ".claude/agents/planner.md",
-            b"---\nname: plan\n---\nTheirs.",
-        ),
-        (
-            ".claude/agents/review.md",
-            b"---\nname: review\n---\nTheirs.",
-        ),
-        (
-            ".claude/agents/review2.md",
-            b"---\nname: review\n---\nTheirs, too.",
-        ),
+        (".claude/agents/planner.md", b"---\nname: plan\n---\nTheirs."),
+        (".claude/agents/review.md", b"---\nname: review\n---\nTheirs."),
+        (".claude/agents/review2.md", b"---\nname: review\n---\nTheirs, too."),
     ];
-    let (folder, _) = tree(files);
-    let built_in = ["plan", "review", "fix"].map(|name| Shipped {
+    let (folder, _) = load_files(files);
+    let built_in = ["plan", "review", "fix"].map(|name| BuiltInAgent {
         script: "",
         name,
         file: "---\n---\nBuilt in.",
     });
-    let loaded = loaded_in(folder.path(), &built_in);
-    let prompts: Vec<&str> = loaded
-        .agents
-        .iter()
-        .map(|one| one.agent.prompt.as_str())
-        .collect();
+    let loaded = load_folder(folder.path(), &built_in);
+    let prompts: Vec<&str> = loaded.agents.iter().map(|one| one.agent.prompt.as_str()).collect();
     assert_eq!(prompts, ["Built in.", "Ours.", "Theirs."]);
     assert_eq!(
-        hidden(&loaded),
+        hidden_agents(&loaded),
         [
             "plan .claude/agents/planner.md by agents/plan.md",
             "review .claude/agents/review2.md by .claude/agents/review.md",
@@ -271,55 +217,36 @@ fn the_project_beats_claude_beats_the_binary() {
 }
 
 #[test]
-fn agents_md_is_a_rule_for_everybody() {
+fn agents_md_applies_to_every_agent() {
     let files: &[(&str, &[u8])] = &[
         ("agents/a.md", b"---\n---\nOurs."),
         (".claude/agents/b.md", b"---\n---\nTheirs."),
-        (
-            "AGENTS.md",
-            b"\xef\xbb\xbf# Rules\r\n\r\nBe {{ kind }}.\r\n",
-        ),
+        ("AGENTS.md", b"\xef\xbb\xbf# Rules\r\n\r\nBe {{ kind }}.\r\n"),
         ("sub/AGENTS.md", b"Not read."),
     ];
-    let (folder, loaded) = tree(files);
-    assert_eq!(said(&loaded), [""; 0]);
+    let (folder, loaded) = load_files(files);
+    assert_eq!(problem_texts(&loaded), [""; 0]);
     assert_eq!(loaded.agents.len(), 2);
     for one in &loaded.agents {
-        assert_eq!(one.agent.house_rules, "# Rules\n\nBe {{ kind }}.");
+        assert_eq!(one.agent.project_rules, "# Rules\n\nBe {{ kind }}.");
     }
-    let built_in = [Shipped {
-        script: "",
-        name: "c",
-        file: "---\n---\nBuilt in.",
-    }];
-    let with = loaded_in(folder.path(), &built_in)
-        .find("c")
-        .unwrap()
-        .agent
-        .clone();
-    assert_eq!(with.house_rules, "# Rules\n\nBe {{ kind }}.");
+    let built_in = [BuiltInAgent { script: "", name: "c", file: "---\n---\nBuilt in." }];
+    let with = load_folder(folder.path(), &built_in).find("c").unwrap().agent.clone();
+    assert_eq!(with.project_rules, "# Rules\n\nBe {{ kind }}.");
     std::fs::remove_file(folder.path().join("AGENTS.md")).unwrap();
-    let without = loaded_in(folder.path(), &built_in)
-        .find("c")
-        .unwrap()
-        .agent
-        .clone();
+    let without = load_folder(folder.path(), &built_in).find("c").unwrap().agent.clone();
     assert_ne!(with.version(), without.version());
 }
 
 #[test]
-fn rules_that_can_t_be_read_stop_every_agent() {
+fn unreadable_project_rules_block_every_agent() {
     let long = "x".repeat((256 << 10) + 1);
-    for (rules, why) in [
-        (&b"\xff"[..], "not UTF-8"),
-        (long.as_bytes(), "longer than 262144 bytes"),
-    ] {
-        let (_folder, loaded) = tree(&[("agents/a.md", b"---\n---\nOurs."), ("AGENTS.md", rules)]);
+    for (rules, why) in [(&b"\xff"[..], "not UTF-8"), (long.as_bytes(), "longer than 262144 bytes")]
+    {
+        let (_folder, loaded) =
+            load_files(&[("agents/a.md", b"---\n---\nOurs."), ("AGENTS.md", rules)]);
         let said = loaded.find("a").unwrap_err().to_string();
-        assert!(
-            said.contains("AGENTS.md:1:1: ") && said.contains(why),
-            "{said}"
-        );
-        assert_eq!(loaded.roster().all().count(), 0);
+        assert!(said.contains("AGENTS.md:1:1: ") && said.contains(why), "{said}");
+        assert_eq!(loaded.registry().all().count(), 0);
     }
 }

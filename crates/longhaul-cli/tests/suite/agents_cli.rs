@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::agents::folder;
-use super::front::longhaul_in;
+use super::cli::longhaul_in;
 
 fn run(folder: &Path, args: &[&str], code: i32) -> (String, String) {
     let output = longhaul_in(folder, args, &[]);
@@ -15,30 +15,22 @@ fn run(folder: &Path, args: &[&str], code: i32) -> (String, String) {
 }
 
 /// The project's own agents come first, then those that ship.
-fn is_listed(out: &str, version: &str) {
-    let squeezed: Vec<String> = out
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
-        .collect();
+fn assert_listed(out: &str, version: &str) {
+    let squeezed: Vec<String> =
+        out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(
         squeezed[..2],
         [
             "bad project - - - broken, 1 to mend: longhaul agents check bad".to_owned(),
-            format!(
-                "tidy project scripted/tidy 1 tool {} Tidies.",
-                &version[..8]
-            ),
+            format!("tidy project scripted/tidy 1 tool {} Tidies.", &version[..8]),
         ]
     );
     let ships = |line: &String| line.contains(" built-in ");
-    assert!(
-        squeezed.len() > 2 && squeezed[2..].iter().all(ships),
-        "{out}"
-    );
+    assert!(squeezed.len() > 2 && squeezed[2..].iter().all(ships), "{out}");
 }
 
 #[test]
-fn the_binary_lists_checks_and_shows() {
+fn agents_are_listed_checked_and_shown() {
     let folder = folder(&[
         ("tidy.md", b"---\ndescription: Tidies.\ntools: [vault_write]\nmodel: scripted/tidy\n---\nYou tidy."),
         ("bad.md", b"---\ntools: [vault_wirte]\n---\n"),
@@ -47,7 +39,7 @@ fn the_binary_lists_checks_and_shows() {
     fs::write(folder.join("longhaul.toml"), "").unwrap();
     let (out, _) = run(folder, &["agents"], 0);
     let version = agent_version(folder, "tidy");
-    is_listed(&out, &version);
+    assert_listed(&out, &version);
     assert_eq!(run(folder, &["agents", "ls"], 0).0, out);
     let json = |args: &[&str], code| -> serde_json::Value {
         serde_json::from_str(&run(folder, args, code).0).unwrap()
@@ -57,41 +49,21 @@ fn the_binary_lists_checks_and_shows() {
     let (out, err) = run(folder, &["agents", "check"], 2);
     assert!(out.starts_with(problem), "{out}");
     assert!(err.contains("1 problem"), "{err}");
-    assert_eq!(
-        json(&["agents", "check", "--json"], 2)["problems"][0]["line"],
-        2
-    );
+    assert_eq!(json(&["agents", "check", "--json"], 2)["problems"][0]["line"], 2);
     assert_eq!(run(folder, &["agents", "check", "bad"], 2).0, problem);
     let (out, _) = run(folder, &["agents", "check", "tidy"], 0);
-    assert!(
-        out.contains("no script for the model `scripted/tidy`"),
-        "{out}"
-    );
+    assert!(out.contains("no script for the model `scripted/tidy`"), "{out}");
     fs::create_dir(folder.join("scripts")).unwrap();
-    fs::write(
-        folder.join("scripts/tidy.yaml"),
-        "replies: [{ text: Done. }]\n",
-    )
-    .unwrap();
+    fs::write(folder.join("scripts/tidy.yaml"), "replies: [{ text: Done. }]\n").unwrap();
     assert_eq!(run(folder, &["agents", "check", "tidy"], 0).0, "");
     let (_, err) = run(folder, &["agents", "check", "tidi"], 2);
-    assert!(
-        err.contains("unknown agent `tidi`, did you mean `tidy`?"),
-        "{err}"
-    );
+    assert!(err.contains("unknown agent `tidi`, did you mean `tidy`?"), "{err}");
     let (out, _) = run(folder, &["agents", "show", "tidy"], 0);
     assert!(out.ends_with("\nYou tidy.\n"), "{out}");
-    assert_eq!(
-        json(&["agents", "show", "tidy", "--json"], 0)["agent"]["prompt"],
-        "You tidy."
-    );
+    assert_eq!(json(&["agents", "show", "tidy", "--json"], 0)["agent"]["prompt"], "You tidy.");
     let (_, err) = run(folder, &["agents", "show", "bad"], 2);
     assert!(err.contains(problem.trim_end()), "{err}");
-    assert!(
-        run(folder, &["agents", "--help"], 0)
-            .0
-            .contains("Examples:")
-    );
+    assert!(run(folder, &["agents", "--help"], 0).0.contains("Examples:"));
     let below = folder.join("src");
     fs::create_dir(&below).unwrap();
     assert!(run(&below, &["agents"], 0).0.contains("tidy"));
@@ -141,10 +113,7 @@ fn every_field_is_shown() {
     let text: String = super::agents::CONTRACT
         .replace("shell, mcp:github", "mcp:github")
         .replace(", hard_timeout: 4h", "")
-        .replace(
-            "sandbox: { provider",
-            "sandbox: { isolation: none }\nprovider",
-        )
+        .replace("sandbox: { provider", "sandbox: { isolation: none }\nprovider")
         .split_inclusive('\n')
         .filter(|line| !line.starts_with("provider"))
         .collect();
@@ -167,10 +136,7 @@ fn every_field_is_shown() {
     let out = out.replace(&version, "VERSION");
     assert_eq!(out, SHOWN);
     let (out, _) = run(folder, &["agents", "check", "implement"], 2);
-    assert!(
-        out.contains("`mcp:github` is a tool of an MCP server"),
-        "{out}"
-    );
+    assert!(out.contains("`mcp:github` is a tool of an MCP server"), "{out}");
     assert!(out.contains("`./look` is not there"), "{out}");
 }
 
@@ -185,21 +151,11 @@ fn a_new_agent_passes_its_own_check() {
     run(folder, &["agents", "check", "tidy"], 0);
     let (_, err) = run(folder, &["agents", "new", "tidy"], 2);
     assert!(err.contains("is there already"), "{err}");
-    let args = [
-        "agents",
-        "new",
-        "second",
-        "--tools",
-        "edit_file,mcp:github",
-        "--model",
-        "fast one",
-    ];
+    let args =
+        ["agents", "new", "second", "--tools", "edit_file,mcp:github", "--model", "fast one"];
     run(folder, &args, 0);
     let text = fs::read_to_string(folder.join("agents/second.md")).unwrap();
-    assert!(
-        text.contains("\ntools: [edit_file, mcp:github]\n"),
-        "{text}"
-    );
+    assert!(text.contains("\ntools: [edit_file, mcp:github]\n"), "{text}");
     assert!(text.contains("\nmodel: \"fast one\"\n"), "{text}");
     for (name, said) in [
         ("no name", "is no name"),
@@ -211,20 +167,13 @@ fn a_new_agent_passes_its_own_check() {
         let (_, err) = run(folder, &["agents", "new", name], 2);
         assert!(err.contains(said), "{name}: {err}");
     }
-    let (_, err) = run(
-        folder,
-        &["agents", "new", "third", "--tools", "raed_file"],
-        2,
-    );
-    assert!(
-        err.contains("unknown tool `raed_file`, did you mean `read_file`?"),
-        "{err}"
-    );
+    let (_, err) = run(folder, &["agents", "new", "third", "--tools", "raed_file"], 2);
+    assert!(err.contains("unknown tool `raed_file`, did you mean `read_file`?"), "{err}");
     assert!(!folder.join("agents/third.md").exists());
 }
 
 #[test]
-fn a_new_agent_may_begin_as_another() {
+fn a_new_agent_can_be_a_copy_of_another() {
     let folder = folder(&[(
         "tidy.md",
         b"---\nname: tidy\n# kept\ntools:\n  - read_file\nmodel: a/b\n---\nYou {{ input }}.\n",
@@ -232,74 +181,64 @@ fn a_new_agent_may_begin_as_another() {
     let folder = folder.path();
     fs::write(folder.join("longhaul.toml"), "").unwrap();
     fs::create_dir_all(folder.join(".claude/agents")).unwrap();
-    let theirs = "---\nname: judge\ndescription: Use when: asked\ntools: Read, Bash\ncolor: red\n---\nSay {{ this }}.\n";
-    fs::write(folder.join(".claude/agents/judge.md"), theirs).unwrap();
-    run(
-        folder,
-        &["agents", "new", "copy", "--from", "tidy", "--model", "c/d"],
-        0,
-    );
+    let theirs = "---\nname: reviewer\ndescription: Use when: asked\ntools: Read, Bash\ncolor: red\n---\nSay {{ this }}.\n";
+    fs::write(folder.join(".claude/agents/reviewer.md"), theirs).unwrap();
+    run(folder, &["agents", "new", "copy", "--from", "tidy", "--model", "c/d"], 0);
     let text = fs::read_to_string(folder.join("agents/copy.md")).unwrap();
     assert_eq!(
         text,
         "---\nname: copy\n# kept\ntools:\n  - read_file\nmodel: c/d\n---\nYou {{ input }}.\n"
     );
-    let (_, err) = run(folder, &["agents", "new", "judge", "--from", "judge"], 0);
-    assert!(err.contains("it hides .claude/agents/judge.md"), "{err}");
-    let text = fs::read_to_string(folder.join("agents/judge.md")).unwrap();
-    assert!(
-        text.contains("\ndescription: \"Use when: asked\"\ntools: [read_file]\n"),
-        "{text}"
-    );
-    let (out, _) = run(folder, &["agents", "show", "judge"], 0);
+    let (_, err) = run(folder, &["agents", "new", "reviewer", "--from", "reviewer"], 0);
+    assert!(err.contains("it hides .claude/agents/reviewer.md"), "{err}");
+    let text = fs::read_to_string(folder.join("agents/reviewer.md")).unwrap();
+    assert!(text.contains("\ndescription: \"Use when: asked\"\ntools: [read_file]\n"), "{text}");
+    let (out, _) = run(folder, &["agents", "show", "reviewer"], 0);
     assert!(out.ends_with("Say {{ this }}.\n"), "{out}");
     let (out, _) = run(folder, &["agents"], 0);
-    assert!(out.contains("hidden by agents/judge.md"), "{out}");
+    assert!(out.contains("hidden by agents/reviewer.md"), "{out}");
     let (_, err) = run(folder, &["agents", "new", "x", "--from", "tidi"], 2);
     assert!(err.contains("did you mean `tidy`?"), "{err}");
 }
 
 #[test]
-fn one_of_claude_s_agents_runs_and_says_what_it_became() {
+fn a_claude_agent_runs_and_its_mappings_are_noted() {
     let project = super::project::Project::new();
     project.write("longhaul.toml", "[models]\nopus = \"scripted/plain\"\n");
-    let theirs = "---\nname: judge\ndescription: Use when: asked\ntools: Read, Bash\nmodel: opus\n---\nSay {{ this }} and {% that.\n";
-    project.write(".claude/agents/judge.md", theirs);
-    let said = project.say(&["run", "judge", "milk"], 0);
+    let theirs = "---\nname: reviewer\ndescription: Use when: asked\ntools: Read, Bash\nmodel: opus\n---\nSay {{ this }} and {% that.\n";
+    project.write(".claude/agents/reviewer.md", theirs);
+    let said = project.run(&["run", "reviewer", "milk"], 0);
     for note in ["note: `tools`: `Bash` is left out", "note: `model: opus`"] {
         assert!(said.err.contains(note), "{note}: {said:?}");
     }
     let told = project.json(&["show", "@last", "--transcript", "--json"]);
     let system = told["system"].as_str().unwrap();
     assert!(system.contains("Say {{ this }} and {% that."), "{told}");
-    let said = project.say(&["run", "judge", "milk", "--json"], 0);
+    let said = project.run(&["run", "reviewer", "milk", "--json"], 0);
     assert!(said.err.contains("note: `model: opus`"), "{said:?}");
-    let check = project.say(&["agents", "check", "judge"], 0);
-    assert!(
-        check.out.contains(".claude/agents/judge.md: note: `tools`"),
-        "{check:?}"
-    );
+    let check = project.run(&["agents", "check", "reviewer"], 0);
+    assert!(check.out.contains(".claude/agents/reviewer.md: note: `tools`"), "{check:?}");
 }
 
 #[test]
-fn tools_are_those_that_this_project_has() {
-    let agent: &[u8] = b"---\nmodel: scripted/x\ntools: [witness_send, witness_put]\n---\nGo.\n";
+fn an_agent_is_checked_against_the_tools_of_the_project() {
+    let agent: &[u8] = b"---\nmodel: scripted/x\ntools: [probe_send, probe_write]\n---\nGo.\n";
     let folder = folder(&[("careful.md", agent)]);
     let folder = folder.path();
     fs::write(folder.join("longhaul.toml"), "").unwrap();
     let (out, _) = run(folder, &["agents", "check"], 2);
-    assert!(out.contains("unknown tool `witness_send`"), "{out}");
-    let set = [("LONGHAUL_TOOLS_WITNESS_FILE", "witness.jsonl")];
+    assert!(out.contains("unknown tool `probe_send`"), "{out}");
+    let set = [("LONGHAUL_TOOLS_CRASH_PROBE_FILE", "crash_probe.jsonl")];
     let output = longhaul_in(folder, &["agents", "check"], &set);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
     // Of the two only one must not be repeated, and no rule speaks of it.
-    assert!(said.contains("witness_send"), "{said}");
-    assert!(!said.contains("witness_put"), "{said}");
+    assert!(said.contains("probe_send"), "{said}");
+    assert!(!said.contains("probe_write"), "{said}");
 }
 
 #[test]
-fn the_name_of_a_file_steers_no_terminal_and_fakes_no_line() {
+fn file_names_are_escaped_in_output() {
     let folder = folder(&[]);
     let folder = folder.path();
     fs::write(folder.join("longhaul.toml"), "").unwrap();
@@ -325,7 +264,7 @@ fn the_name_of_a_file_steers_no_terminal_and_fakes_no_line() {
 }
 
 #[test]
-fn every_model_of_the_list_is_looked_at() {
+fn every_model_of_the_list_is_checked() {
     let folder = folder(&[]);
     let folder = folder.path();
     fs::write(folder.join("longhaul.toml"), "").unwrap();
@@ -345,10 +284,7 @@ fn every_model_of_the_list_is_looked_at() {
                 "its model `openai/x` can't be asked. There is no key for `openai`: set OPENAI_API_KEY.",
             ),
         ),
-        (
-            "[openai/x, scripted/tidy]",
-            Some("its model `openai/x` can't be asked. There is no key"),
-        ),
+        ("[openai/x, scripted/tidy]", Some("its model `openai/x` can't be asked. There is no key")),
     ] {
         let agent = format!("---\nmodel: {models}\n---\nYou tidy.");
         fs::write(folder.join("agents/a.md"), agent).unwrap();
@@ -361,30 +297,21 @@ fn every_model_of_the_list_is_looked_at() {
     }
     fs::write(folder.join("agents/a.md"), "---\nmodel: []\n---\nYou tidy.").unwrap();
     let (out, _) = run(folder, &["agents", "check"], 2);
-    assert!(
-        out.starts_with("agents/a.md:2:8: `model` names no model"),
-        "{out}"
-    );
+    assert!(out.starts_with("agents/a.md:2:8: `model` names no model"), "{out}");
 }
 
 #[test]
-fn a_storm_takes_along_all_that_an_agent_is_made_of() {
+fn chaos_copies_every_file_that_an_agent_uses() {
     let project = super::project::Project::new();
     let agent = "---\nmodel: anthropic/claude\nskills: [style]\noutput: { schema: ./a/b.json }\n---\nYou.\n";
     project.write("agents/real.md", agent);
     project.write("a/b.json", "{}");
     project.write("AGENTS.md", "Be kind.");
-    project.write(
-        "skills/style/SKILL.md",
-        "---\nname: style\ndescription: How.\n---\n",
-    );
-    project.write(
-        ".claude/agents/theirs.md",
-        "---\nname: theirs\nmodel: claude-x\n---\nYou.\n",
-    );
+    project.write("skills/style/SKILL.md", "---\nname: style\ndescription: How.\n---\n");
+    project.write(".claude/agents/theirs.md", "---\nname: theirs\nmodel: claude-x\n---\nYou.\n");
     for agent in ["real", "theirs"] {
         // It is refused for its model, so it was understood.
-        let said = project.say(&["chaos", agent], 6);
+        let said = project.run(&["chaos", agent], 6);
         assert!(said.err.contains("is asked for real"), "{said:?}");
     }
 }

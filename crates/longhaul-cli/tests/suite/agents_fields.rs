@@ -4,26 +4,25 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use longhaul_engine::agent::Agent;
-use longhaul_engine::agent::wish::{Every, Eye, Isolation, Sight};
+use longhaul_engine::agent::config::{
+    Isolation, PerceptionConfig, PerceptionInterval, PerceptionSource,
+};
 
-use super::agents::{agent, check, loaded_in, problems, said, tree};
+use super::agents::{agent, assert_problems, load_files, load_folder, problem_texts, problems};
 
 #[test]
-fn idle_models_are_read_like_models() {
+fn idle_models_are_parsed_like_models() {
     assert_eq!(agent("idle_model: fast").idle_models, ["fast"]);
     assert_eq!(agent("idle_model: [a/b, c/d]").idle_models, ["a/b", "c/d"]);
-    check(
+    assert_problems(
         "idle_model: []",
         &["2:13: `idle_model` names no model: name one, or leave the line out"],
     );
-    check(
-        "idle_model: 7",
-        &["2:13: `idle_model` is 7, write text: put it in quotes"],
-    );
+    assert_problems("idle_model: 7", &["2:13: `idle_model` is 7, write text: put it in quotes"]);
 }
 
 #[test]
-fn a_sandbox_says_only_that_there_are_no_walls() {
+fn a_sandbox_table_accepts_only_isolation_none() {
     let open = agent("sandbox: { isolation: none }\ntools: [shell]");
     assert_eq!(open.sandbox.unwrap().isolation, Isolation::None);
     assert_eq!(open.tools, ["shell"]);
@@ -40,34 +39,32 @@ fn a_sandbox_says_only_that_there_are_no_walls() {
         ("volume", "{ name: cache, path: /data }"),
         ("env_file", "true"),
     ] {
-        check(
+        assert_problems(
             &format!("sandbox: {{ isolation: none, {key}: {value} }}"),
-            &[&format!(
-                "2:29: `{key}` is understood, but this build can't do it yet: remove it"
-            )],
+            &[&format!("2:29: `{key}` is understood, but this build can't do it yet: remove it")],
         );
     }
 }
 
 #[test]
-fn a_sandbox_in_doubt_is_refused() {
-    check(
+fn an_invalid_sandbox_is_refused() {
+    assert_problems(
         "sandbox: { isolation: weak }",
         &[
             "2:23: `isolation: weak` says nothing: leave it out for walls, or write `none` for a run without any",
         ],
     );
-    check(
+    assert_problems(
         "sandbox: local",
         &["2:10: `sandbox` is \"local\", write a table such as `sandbox: { isolation: ... }`"],
     );
-    check(
+    assert_problems(
         "sandbox: { netwrok: none }",
         &["2:12: unknown key `netwrok`, did you mean `network`?"],
     );
     let needs = "`shell` needs a sandbox, and this build can't make one yet: only `sandbox: { isolation: none }`, which runs commands without walls";
-    check("tools: [shell]", &[&format!("2:1: {needs}")]);
-    check("tools: [shell]\nsandbox: {}", &[&format!("3:1: {needs}")]);
+    assert_problems("tools: [shell]", &[&format!("2:1: {needs}")]);
+    assert_problems("tools: [shell]\nsandbox: {}", &[&format!("3:1: {needs}")]);
 }
 
 #[test]
@@ -76,131 +73,107 @@ fn guards_are_a_number_or_off() {
     assert_eq!(calls("guards: { identical_calls: 2 }"), Some(2));
     assert_eq!(calls("guards: { identical_calls: off }"), None);
     assert_eq!(calls("guards: off"), None);
-    check(
+    assert_problems(
         "guards: { identical_calls: 1 }",
         &["2:28: `identical_calls` is 1, write a whole number, 2 or more"],
     );
-    check(
+    assert_problems(
         "guards: { identical_calls: of }",
         &["2:28: unknown word for `identical_calls`: `of`, did you mean `off`?"],
     );
-    check(
+    assert_problems(
         "guards: {}",
         &["2:9: `guards` says nothing: write `identical_calls: 16`, or `guards: off`"],
     );
-    check(
-        "guards: on",
-        &["2:9: unknown word for `guards`: `on`, there are `off`"],
-    );
-    check(
+    assert_problems("guards: on", &["2:9: unknown word for `guards`: `on`, there are `off`"]);
+    assert_problems(
         "guards: true",
         &["2:9: `guards` is true, write a table such as `guards: { identical_calls: ... }`"],
     );
 }
 
 #[test]
-fn somebody_looks_at_the_world() {
+fn perception_is_parsed() {
     let seen = |front: &str| agent(front).perception.unwrap();
     assert_eq!(
         seen("perception: { command: [./look, -v, -v], every: turn }"),
-        Sight {
-            eye: Eye::Command(vec!["./look".into(), "-v".into(), "-v".into()]),
-            every: Every::Turn,
+        PerceptionConfig {
+            source: PerceptionSource::Command(vec!["./look".into(), "-v".into(), "-v".into()]),
+            every: PerceptionInterval::Turn,
         }
     );
     let url = "https://example.com/look?x=1";
     assert_eq!(
         seen(&format!("perception: {{ url: \"{url}\" }}")),
-        Sight {
-            eye: Eye::Url(url.into()),
-            every: Every::Run,
+        PerceptionConfig {
+            source: PerceptionSource::Url(url.into()),
+            every: PerceptionInterval::Run,
         }
     );
     let one = "2:1: `perception` needs one of `command` and `url`";
-    check("perception: { every: run }", &[one]);
-    check("perception: { command: [a], url: \"http://a\" }", &[one]);
-    check(
+    assert_problems("perception: { every: run }", &[one]);
+    assert_problems("perception: { command: [a], url: \"http://a\" }", &[one]);
+    assert_problems(
         "perception: { command: ./look }",
         &["2:24: `command` is \"./look\", write a list such as `command: [...]`"],
     );
-    check(
+    assert_problems(
         "perception: { command: [] }",
         &["2:24: `command` names no program: write `command: [./look]`"],
     );
-    check(
+    assert_problems(
         "perception: { command: [a, 7] }",
         &["2:28: `command[1]` is 7, write text: put it in quotes"],
     );
-    for wrong in [
-        "ftp://a",
-        "look",
-        "http://",
-        "javascript:alert(1)",
-        "file:///etc/passwd",
-    ] {
-        check(
+    for wrong in ["ftp://a", "look", "http://", "javascript:alert(1)", "file:///etc/passwd"] {
+        assert_problems(
             &format!("perception: {{ url: \"{wrong}\" }}"),
             &["2:20: `url` is no address: write one that begins with http:// or https://"],
         );
     }
-    check(
+    assert_problems(
         "perception: { url: \"http://a\", every: day }",
         &["2:39: unknown word for `every`: `day`, there are `run`, `turn`"],
     );
 }
 
 #[test]
-fn events_are_templates_over_whatever_they_bring() {
+fn events_are_parsed_as_templates() {
     let events = agent("events:\n  idle_tick: Think.\n  \"a b\": \"{{ actor.name }} came\"").events;
     assert_eq!(events["idle_tick"], "Think.");
     assert_eq!(events["a b"], "{{ actor.name }} came");
-    check(
+    assert_problems(
         "events: [a]",
         &["2:9: `events` is a table: write `KIND: \"what the model reads\"`"],
     );
-    check(
-        "events: { a: 7 }",
-        &["2:14: `a` is 7, write text: put it in quotes"],
-    );
+    assert_problems("events: { a: 7 }", &["2:14: `a` is 7, write text: put it in quotes"]);
     let found = problems("---\nevents: { a: \"{{ x\", b: \"{% for %}\" }\n---\n");
     assert_eq!(found.len(), 2, "{found:?}");
-    assert!(
-        found[0].starts_with("2:14: `a`: broken template: "),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("2:14: `a`: broken template: "), "{found:?}");
 }
 
 #[test]
-fn tools_of_servers_and_claude_s_names_are_read() {
+fn mcp_tools_and_claude_tool_names_are_parsed() {
     assert_eq!(
         agent("tools: [mcp:github, mcp:linear/list_issues, mcp__a__b, Read, read_file, Grep]")
             .tools,
-        [
-            "mcp:github",
-            "mcp:linear/list_issues",
-            "mcp:a/b",
-            "read_file",
-            "search_files"
-        ]
+        ["mcp:github", "mcp:linear/list_issues", "mcp:a/b", "read_file", "search_files"]
     );
-    check(
+    assert_problems(
         "tools: [\"mcp:\"]",
         &["2:9: `mcp:` names no MCP server: write `mcp:SERVER`, `mcp:SERVER/TOOL` or `mcp:*`"],
     );
     let found = problems("---\ntools: [WebFetch]\n---\n");
-    assert!(
-        found[0].starts_with("2:9: unknown tool `WebFetch`"),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("2:9: unknown tool `WebFetch`"), "{found:?}");
 }
 
 /// An agent with a schema in this file.
 fn with_schema(schema: &[u8]) -> Result<Agent, String> {
     let agent: &[u8] = b"---\noutput: { schema: ./schemas/a.json }\n---\nHello.";
-    let (_folder, loaded) = tree(&[("agents/a.md", agent), ("schemas/a.json", schema)]);
+    let (_folder, loaded) = load_files(&[("agents/a.md", agent), ("schemas/a.json", schema)]);
     match loaded.find("a") {
         Ok(found) => Ok(found.agent.clone()),
-        Err(_) => Err(said(&loaded).join("\n")),
+        Err(_) => Err(problem_texts(&loaded).join("\n")),
     }
 }
 
@@ -209,16 +182,13 @@ fn a_schema_is_part_of_the_agent() {
     let read = |schema: &str| with_schema(schema.as_bytes()).unwrap();
     let first = read(r#"{ "type": "object", "properties": { "a": { "type": "integer" } } }"#);
     let output = first.output.as_ref().unwrap().as_str();
-    assert_eq!(
-        output,
-        r#"{"properties":{"a":{"type":"integer"}},"type":"object"}"#
-    );
+    assert_eq!(output, r#"{"properties":{"a":{"type":"integer"}},"type":"object"}"#);
     // Spaces and the order of keys are no other schema.
     let same = read(r#"{"properties":{"a":{"type":"integer"}},"type":"object"}"#);
     assert_eq!(first.version(), same.version());
     let other = read(r#"{ "type": "object", "properties": { "a": { "type": "string" } } }"#);
     assert_ne!(first.version(), other.version());
-    let definition = Agent::read(&first.definition().content).unwrap();
+    let definition = Agent::parse(&first.definition().content).unwrap();
     assert_eq!(definition, first);
     let inline =
         agent("output: { schema: { type: object, properties: { a: { type: integer } } } }");
@@ -234,13 +204,10 @@ fn a_schema_is_part_of_the_agent() {
 }
 
 #[test]
-fn what_is_no_schema_is_refused_with_its_place() {
+fn an_invalid_schema_is_refused_with_its_position() {
     let refused = |schema: &[u8], why: &str| {
         let said = with_schema(schema).unwrap_err();
-        assert!(
-            said.starts_with("agents/a.md:2:19: the schema `./schemas/a.json` "),
-            "{said}"
-        );
+        assert!(said.starts_with("agents/a.md:2:19: the schema `./schemas/a.json` "), "{said}");
         assert!(said.contains(why), "{why}: {said}");
     };
     refused(b"{\n  \"type\": }", "is no JSON: ./schemas/a.json:2:11");
@@ -266,20 +233,11 @@ fn what_is_no_schema_is_refused_with_its_place() {
     let links = |n: usize| vec![format!(r##"{{ "$ref": "#/$defs/d{n}" }}"##); 8].join(", ");
     let defs = (0..12).map(|n| format!(r#""d{n}": {{ "allOf": [{}] }}"#, links(n + 1)));
     let defs: Vec<String> = defs.chain(["\"d12\": {}".to_owned()]).collect();
-    let vast = format!(
-        r##"{{ "$ref": "#/$defs/d0", "$defs": {{ {} }} }}"##,
-        defs.join(", ")
-    );
-    refused(
-        vast.as_bytes(),
-        "can't be used: with its references replaced",
-    );
-    for foreign in [
-        "other.json",
-        "file:///etc/passwd",
-        "http://127.0.0.1:1/x",
-        "https://example.com/a",
-    ] {
+    let vast = format!(r##"{{ "$ref": "#/$defs/d0", "$defs": {{ {} }} }}"##, defs.join(", "));
+    refused(vast.as_bytes(), "can't be used: with its references replaced");
+    for foreign in
+        ["other.json", "file:///etc/passwd", "http://127.0.0.1:1/x", "https://example.com/a"]
+    {
         let schema = format!(r#"{{ "items": {{ "$ref": "{foreign}" }} }}"#);
         refused(schema.as_bytes(), "nothing outside of a schema is fetched");
     }
@@ -287,23 +245,20 @@ fn what_is_no_schema_is_refused_with_its_place() {
     refused(long.as_bytes(), "longer than 262144 bytes");
     let deep = format!("{}1{}", "{\"not\":".repeat(200), "}".repeat(200));
     refused(deep.as_bytes(), "is no JSON");
-    check(
+    assert_problems(
         "output: {}",
         &["2:1: `output` needs a `schema`: the path of a file, or the schema itself"],
     );
-    check(
+    assert_problems(
         "output: ./a.json",
         &["2:9: `output` is \"./a.json\", write a table such as `output: { schema: ... }`"],
     );
     let found = problems("---\noutput: { schema: { type: 7 } }\n---\n");
-    assert!(
-        found[0].starts_with("2:19: `schema` is no JSON Schema"),
-        "{found:?}"
-    );
+    assert!(found[0].starts_with("2:19: `schema` is no JSON Schema"), "{found:?}");
 }
 
 #[test]
-fn a_deep_schema_harms_nobody() {
+fn a_deeply_nested_schema_is_accepted() {
     for deep in [60, 120] {
         let schema = format!("{}{{}}{}", "{\"not\":".repeat(deep), "}".repeat(deep));
         with_schema(schema.as_bytes()).unwrap();
@@ -312,55 +267,37 @@ fn a_deep_schema_harms_nobody() {
 
 #[test]
 fn a_schema_is_a_file_of_the_project() {
-    let (folder, loaded) = tree(&[(
-        "agents/a.md",
-        b"---\noutput: { schema: link.json }\n---\nHello.",
-    )]);
-    assert_eq!(
-        said(&loaded),
-        ["agents/a.md:2:19: the schema `link.json` is not there"]
-    );
+    let (folder, loaded) =
+        load_files(&[("agents/a.md", b"---\noutput: { schema: link.json }\n---\nHello.")]);
+    assert_eq!(problem_texts(&loaded), ["agents/a.md:2:19: the schema `link.json` is not there"]);
     let outside = tempfile::tempdir().unwrap();
     fs::write(outside.path().join("a.json"), "{}").unwrap();
-    symlink(
-        outside.path().join("a.json"),
-        folder.path().join("link.json"),
-    )
-    .unwrap();
-    let loaded = loaded_in(folder.path(), &[]);
-    assert!(
-        said(&loaded)[0].contains("leads out of the project"),
-        "{loaded:?}"
-    );
+    symlink(outside.path().join("a.json"), folder.path().join("link.json")).unwrap();
+    let loaded = load_folder(folder.path(), &[]);
+    assert!(problem_texts(&loaded)[0].contains("leads out of the project"), "{loaded:?}");
     for path in ["../a.json", "/etc/passwd", "schemas/../../a.json"] {
         let text = format!("---\noutput: {{ schema: {path} }}\n---\nHello.");
         fs::write(folder.path().join("agents/a.md"), text).unwrap();
-        let loaded = loaded_in(folder.path(), &[]);
+        let loaded = load_folder(folder.path(), &[]);
         assert!(
-            said(&loaded)[0].contains("leads out of the project"),
+            problem_texts(&loaded)[0].contains("leads out of the project"),
             "{path}: {loaded:?}"
         );
     }
 }
 
 #[test]
-fn hostile_files_are_refused_and_end() {
+fn hostile_files_are_refused_without_hanging() {
     let one = |text: &str, why: &str| {
         let found = problems(text);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].contains(why), "{why}: {found:?}");
     };
     one("---\nbudget:\n\tusd: 1\n---\n", "not YAML");
-    one(
-        "---\nname: a\ndescription: x\ndescription: y\n---\n",
-        "4:1: not YAML",
-    );
+    one("---\nname: a\ndescription: x\ndescription: y\n---\n", "4:1: not YAML");
     one("---\nname: a\nnever closed", "has no end");
     one(&format!("---\n---\n{}", "x".repeat(1 << 20)), "too long");
-    one(
-        &format!("---\ndescription: \"{}\"\n---\n", "x".repeat(1 << 20)),
-        "too long",
-    );
+    one(&format!("---\ndescription: \"{}\"\n---\n", "x".repeat(1 << 20)), "too long");
     let mut bomb = "---\na0: &a0 [x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
         let before = level - 1;

@@ -3,16 +3,16 @@
 
 use serde_json::{Value, json};
 
-use super::project::{Project, stands};
-use super::served::{Served, local_key};
-use super::stand_in::{self, StandIn, events};
+use super::fake_server::{self, FakeServer, event_stream};
+use super::project::{Project, has_status};
+use super::server_harness::{TestServer, local_key};
 
-const DEV: &[&str] = &["dev", "--listen", "127.0.0.1:0", "--until-eof"];
+const DEV_ARGS: &[&str] = &["dev", "--listen", "127.0.0.1:0", "--until-eof"];
 
 /// A model that writes a note, which needs a person, and then is done; it
 /// remembers what it was told.
-fn model() -> StandIn {
-    StandIn::new(|asked| {
+fn fake_model() -> FakeServer {
+    FakeServer::new(|asked| {
         let body: Value = serde_json::from_str(&asked.body).unwrap_or_default();
         let messages = body["messages"].as_array().cloned().unwrap_or_default();
         let is_result = |message: &Value| message["role"] == "tool";
@@ -28,134 +28,116 @@ fn model() -> StandIn {
         };
         let first = json!({ "choices": [{ "index": 0, "delta": delta }] });
         let last = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] });
-        events(&format!(
-            "data: {first}\n\ndata: {last}\n\ndata: [DONE]\n\n"
-        ))
+        event_stream(&format!("data: {first}\n\ndata: {last}\n\ndata: [DONE]\n\n"))
     })
 }
 
 /// The system prompts of all questions so far.
-fn prompts(model: &StandIn) -> Vec<String> {
+fn sent_prompts(model: &FakeServer) -> Vec<String> {
     let system = |body: &Value| {
         let messages = body["messages"].as_array().unwrap();
         let system = messages.iter().find(|message| message["role"] == "system");
-        system.unwrap()["content"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+        system.unwrap()["content"].as_str().unwrap_or_default().to_owned()
     };
-    let asked = model.asked();
-    let bodies = asked
-        .iter()
-        .filter_map(|asked| serde_json::from_str(&asked.body).ok());
+    let asked = model.requests();
+    let bodies = asked.iter().filter_map(|asked| serde_json::from_str(&asked.body).ok());
     bodies.map(|body: Value| system(&body)).collect()
 }
 
-fn project(model: &StandIn) -> Project {
+fn project(model: &FakeServer) -> Project {
     let project = Project::new();
     let url = &model.url;
     project.write(
         "longhaul.toml",
         &format!("[worker]\npoll = \"10m\"\n[providers.mine]\napi = \"chat\"\nbase_url = \"{url}/v1\"\nkey_env = []\n"),
     );
-    project.write("agents/buyer.md", &buyer("First", "vault_write"));
+    project.write("agents/buyer.md", &buyer_agent("First", "vault_write"));
     project
 }
 
-fn buyer(prompt: &str, tools: &str) -> String {
+fn buyer_agent(prompt: &str, tools: &str) -> String {
     format!(
         "---\nmodel: mine/x\ntools: [{tools}]\napprove:\n  - {{ tool: vault_write, ask: 'Write?' }}\n---\n{prompt}.\n"
     )
 }
 
 #[test]
-fn a_run_that_waits_goes_on_with_its_own_version() {
-    let model = model();
+fn a_waiting_run_resumes_with_its_own_agent_version() {
+    let model = fake_model();
     let project = project(&model);
-    let run = project.until_asked("buyer");
+    let run = project.run_until_gate("buyer");
     let version = project.json(&["show", &run, "--json"])["agent_version"].clone();
     // Neither the prompt nor the tool is there any more.
-    project.write("agents/buyer.md", &buyer("Second", "vault_list"));
-    project.say(&["approve", &run, "--yes"], 0);
-    project.say(&["watch", &run], 0);
+    project.write("agents/buyer.md", &buyer_agent("Second", "vault_list"));
+    project.run(&["approve", &run, "--yes"], 0);
+    project.run(&["watch", &run], 0);
     let done = project.json(&["show", &run, "--json"]);
     assert_eq!(done["status"], "completed", "{done}");
     assert_eq!(done["agent_version"], version);
-    let prompts = prompts(&model);
+    let prompts = sent_prompts(&model);
     assert_eq!(prompts.len(), 2, "{prompts:?}");
-    assert!(
-        prompts.iter().all(|prompt| prompt.contains("First.")),
-        "{prompts:?}"
-    );
+    assert!(prompts.iter().all(|prompt| prompt.contains("First.")), "{prompts:?}");
     std::fs::remove_file(project.path().join("agents/buyer.md")).unwrap();
-    assert_eq!(
-        project.json(&["show", &run, "--json"])["agent_version"],
-        version
-    );
+    assert_eq!(project.json(&["show", &run, "--json"])["agent_version"], version);
 }
 
 #[test]
 fn dev_gives_new_runs_the_new_version_and_old_ones_their_own() {
-    let model = model();
+    let model = fake_model();
     let project = project(&model);
-    let mut dev = Served::of(project.command(DEV));
-    let first = project.until_asked("buyer");
-    project.write("agents/buyer.md", &buyer("Second", "vault_write"));
-    let told = dev.until("agents/buyer.md changed: version ");
+    let mut dev = TestServer::from_command(project.command(DEV_ARGS));
+    let first = project.run_until_gate("buyer");
+    project.write("agents/buyer.md", &buyer_agent("Second", "vault_write"));
+    let told = dev.wait_for_line("agents/buyer.md changed: version ");
     assert!(told.contains("runs under way keep theirs"), "{told}");
-    let second = project.until_asked("buyer");
+    let second = project.run_until_gate("buyer");
     let version = |run: &str| project.json(&["show", run, "--json"])["agent_version"].clone();
     let (old, new) = (version(&first), version(&second));
     assert_ne!(old, new);
     assert!(told.contains(&new.as_str().unwrap()[..8]), "{told} {new}");
     let key = format!("Bearer {}", local_key(&project));
-    let listed = dev
-        .ask("GET /v1/agents", &[("authorization", &key)], "")
-        .json();
+    let listed = dev.request("GET /v1/agents", &[("authorization", &key)], "").json();
     let listed = listed["data"].as_array().unwrap().clone();
-    let buyer = listed
-        .iter()
-        .find(|agent| agent["name"] == "buyer")
-        .unwrap();
+    let buyer = listed.iter().find(|agent| agent["name"] == "buyer").unwrap();
     assert_eq!(buyer["version"], new);
     for (run, prompt) in [(&first, "First."), (&second, "Second.")] {
-        project.say(&["approve", run, "--yes"], 0);
-        project.until(run, stands("completed"));
-        assert!(prompts(&model).last().unwrap().contains(prompt));
+        project.run(&["approve", run, "--yes"], 0);
+        project.wait_until(run, has_status("completed"));
+        assert!(sent_prompts(&model).last().unwrap().contains(prompt));
     }
     assert_eq!(version(&first), old);
 }
 
 #[test]
-fn dev_tells_what_is_wrong_and_what_is_right_again() {
+fn dev_logs_broken_and_fixed_agents() {
     let project = Project::new();
-    let mut dev = Served::of(project.command(DEV));
-    let talk = "---\ndescription: New.\nmodel: scripted/talk\ntools: [vault_list]\n---\nYou.\n";
+    let mut dev = TestServer::from_command(project.command(DEV_ARGS));
+    let talk = "---\ndescription: New.\nmodel: scripted/chat\ntools: [vault_list]\n---\nYou.\n";
     project.write("agents/plain.md", talk);
-    dev.until("agents/plain.md changed");
+    dev.wait_for_line("agents/plain.md changed");
     let run = project.json(&["run", "plain", "milk", "--json"]);
-    assert_eq!(run["model"], "scripted/talk");
+    assert_eq!(run["model"], "scripted/chat");
     project.write("agents/plain.md", "---\ndescription: [\n---\n");
-    let told = dev.until("agents/plain.md:2:14: ");
+    let told = dev.wait_for_line("agents/plain.md:2:14: ");
     assert!(told.contains("\"warn\""), "{told}");
-    let said = project.say(&["submit", "plain", "milk"], 2);
+    let said = project.run(&["submit", "plain", "milk"], 2);
     assert!(said.err.contains("agents/plain.md:2:14"), "{said:?}");
     let key = format!("Bearer {}", local_key(&project));
     let task = json!({ "agent": "plain", "input": "x" }).to_string();
-    let refused = dev.ask("POST /v1/runs", &[("authorization", &key)], &task);
+    let refused = dev.request("POST /v1/runs", &[("authorization", &key)], &task);
     assert!((400..500).contains(&refused.status), "{refused:?}");
     // The others go on.
-    project.say(&["run", "talk", "milk"], 0);
+    project.run(&["run", "chat", "milk"], 0);
     project.write("agents/plain.md", talk);
-    dev.until("agents/plain.md is ready");
-    project.say(&["run", "plain", "milk"], 0);
+    dev.wait_for_line("agents/plain.md is ready");
+    project.run(&["run", "plain", "milk"], 0);
     std::fs::remove_file(project.path().join("agents/plain.md")).unwrap();
-    dev.until("agents/plain.md is gone");
+    dev.wait_for_line("agents/plain.md is gone");
 }
 
 #[test]
-fn settings_that_change_count_after_a_start_and_with_trust() {
-    let near = StandIn::new(|_| stand_in::json("200 OK", "{}"));
+fn changed_settings_apply_after_a_restart_and_need_trust() {
+    let near = FakeServer::new(|_| fake_server::json_response("200 OK", "{}"));
     let address = near.url.trim_start_matches("http://").to_owned();
     let project = Project::new();
     let agent = "---\nmodel: scripted/ask\ntools: [http_fetch]\napprove: [{ tool: http_fetch, allow: true }]\n---\nYou.\n";
@@ -167,88 +149,80 @@ fn settings_that_change_count_after_a_start_and_with_trust() {
     project.write("scripts/ask.yaml", &script);
     let before = std::fs::read_to_string(project.path().join("longhaul.toml")).unwrap_or_default();
     let opened = format!("{before}\n[outbound]\nallow = [\"{address}\"]\n");
-    let mut dev = Served::of(project.command(DEV));
-    project.say(&["run", "asks", "x"], 0);
+    let mut dev = TestServer::from_command(project.command(DEV_ARGS));
+    project.run(&["run", "asks", "x"], 0);
     project.write("longhaul.toml", &opened);
-    let told = dev.until("longhaul.toml has changed");
+    let told = dev.wait_for_line("longhaul.toml has changed");
     assert!(told.contains("has to be trusted first"), "{told}");
-    project.say(&["run", "asks", "x"], 0);
+    project.run(&["run", "asks", "x"], 0);
     drop(dev);
     // A new start reads it, and nobody has trusted it.
-    let dev = Served::of(project.command(DEV));
-    project.say(&["run", "asks", "x", "--no-input"], 0);
-    assert_eq!(near.asked().len(), 0, "nobody was let through");
+    let dev = TestServer::from_command(project.command(DEV_ARGS));
+    project.run(&["run", "asks", "x", "--no-input"], 0);
+    assert_eq!(near.requests().len(), 0, "nobody was let through");
     drop(dev);
-    project.say(&["trust", "--yes"], 0);
-    let _dev = Served::of(project.command(DEV));
-    project.say(&["run", "asks", "x"], 0);
-    assert_eq!(near.asked().len(), 1);
+    project.run(&["trust", "--yes"], 0);
+    let _dev = TestServer::from_command(project.command(DEV_ARGS));
+    project.run(&["run", "asks", "x"], 0);
+    assert_eq!(near.requests().len(), 1);
 }
 
 #[test]
-fn dev_tells_of_files_that_are_gone_and_of_scripts() {
+fn dev_logs_deleted_files_and_script_errors() {
     let project = Project::new();
-    let mut dev = Served::of(project.command(DEV));
+    let mut dev = TestServer::from_command(project.command(DEV_ARGS));
     let remove = |file: &str| std::fs::remove_file(project.path().join(file)).unwrap();
     project.write("scripts/plain.yaml", "- text: [");
-    let told = dev.until("scripts/plain.yaml:");
+    let told = dev.wait_for_line("scripts/plain.yaml:");
     assert!(told.contains("\"warn\""), "{told}");
     project.write("agents/plain.md", "---\ndescription: [\n---\n");
-    dev.until("agents/plain.md:2:14: ");
+    dev.wait_for_line("agents/plain.md:2:14: ");
     remove("agents/plain.md");
-    dev.until("agents/plain.md is gone");
+    dev.wait_for_line("agents/plain.md is gone");
     project.write("agents/plan.md", "---\nmodel: scripted/plain\n---\nYou.\n");
-    dev.until("agents/plan.md changed");
+    dev.wait_for_line("agents/plan.md changed");
     remove("agents/plan.md");
-    let told = dev.until("agents/plan.md is gone");
+    let told = dev.wait_for_line("agents/plan.md is gone");
     assert!(told.contains("built-in/plan.md"), "{told}");
 }
 
 #[test]
-fn everything_that_makes_an_agent_is_looked_at() {
+fn every_file_of_an_agent_is_watched() {
     let project = Project::new();
     let agent =
         "---\nmodel: scripted/plain\nskills: [style]\noutput: { schema: a.json }\n---\nYou.\n";
     let skill = |what: &str| format!("---\nname: style\ndescription: {what}\n---\n");
     project.write("agents/made.md", agent);
-    let mut dev = Served::of(project.command(DEV));
+    let mut dev = TestServer::from_command(project.command(DEV_ARGS));
     project.write("skills/style/SKILL.md", &skill("How."));
     // Of its two problems one is left.
     project.write("a.json", "{}");
-    dev.until("agents/made.md is ready");
+    dev.wait_for_line("agents/made.md is ready");
     project.write("a.json", "{ \"type\": \"object\" }");
-    dev.until("agents/made.md changed");
+    dev.wait_for_line("agents/made.md changed");
     project.write("skills/style/SKILL.md", &skill("How it is done."));
-    dev.until("agents/made.md changed");
+    dev.wait_for_line("agents/made.md changed");
     project.write("AGENTS.md", "Be kind.");
-    dev.until("AGENTS.md changed");
-    project.write(
-        ".claude/agents/theirs.md",
-        "---\nname: theirs\ncolor: red\n---\nYou.\n",
-    );
-    dev.until(".claude/agents/theirs.md is ready");
+    dev.wait_for_line("AGENTS.md changed");
+    project.write(".claude/agents/theirs.md", "---\nname: theirs\ncolor: red\n---\nYou.\n");
+    dev.wait_for_line(".claude/agents/theirs.md is ready");
     project.write("skills/style/SKILL.md", "nothing");
-    dev.until("skills/style/SKILL.md:1:1: ");
+    dev.wait_for_line("skills/style/SKILL.md:1:1: ");
 }
 
 #[test]
-fn serve_keeps_what_it_began_with() {
+fn serve_does_not_reload_agents() {
     let project = Project::new();
-    let served = Served::start(&project);
+    let served = TestServer::start(&project);
     let key = format!("Bearer {}", local_key(&project));
     let names = || {
-        let listed = served
-            .ask("GET /v1/agents", &[("authorization", &key)], "")
-            .json();
+        let listed = served.request("GET /v1/agents", &[("authorization", &key)], "").json();
         let listed = listed["data"].as_array().unwrap().clone();
-        listed
-            .iter()
-            .map(|agent| agent["name"].to_string())
-            .collect::<Vec<_>>()
+        listed.iter().map(|agent| agent["name"].to_string()).collect::<Vec<_>>()
     };
     let before = names();
     project.write("agents/new.md", "---\n---\nYou.\n");
-    let run = project.submit("talk", "milk");
-    project.until(&run, stands("completed"));
+    let run = project.submit("chat", "milk");
+    project.wait_until(&run, has_status("completed"));
     assert_eq!(names(), before);
 }

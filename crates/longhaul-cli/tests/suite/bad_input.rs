@@ -6,223 +6,171 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::project::{Project, Said};
+use super::project::{CommandOutput, Project};
 
-const NO_RUN: &str = "run_00000000000000000000000000";
-const NO_GATE: &str = "gate_00000000000000000000000000";
+const UNKNOWN_RUN: &str = "run_00000000000000000000000000";
+const UNKNOWN_GATE: &str = "gate_00000000000000000000000000";
 
 /// What is wrong, what is said to the binary, and what it must say.
 struct Case {
-    what: &'static str,
+    name: &'static str,
     /// Files that are made first.
     files: &'static [(&'static str, &'static str)],
     env: &'static [(&'static str, &'static str)],
     args: &'static [&'static str],
     code: i32,
-    says: &'static [&'static str],
+    expected: &'static [&'static str],
 }
 
 const GARBAGE: &str = "this is not a database, and it is longer than the header of one would be";
 
 const CASES: &[Case] = &[
     Case {
-        what: "an agent that nobody wrote",
+        name: "an agent that nobody wrote",
         files: &[],
         env: &[],
         args: &["run", "tydi", "x"],
         code: 2,
-        says: &["no agent named `tydi`", "longhaul agents"],
+        expected: &["no agent named `tydi`", "longhaul agents"],
     },
     Case {
-        what: "an agent file with a wrong tool",
+        name: "an agent file with a wrong tool",
         files: &[("agents/bad.md", "---\ntools: [vault_wirte]\n---\nYou.")],
         env: &[],
         args: &["submit", "bad", "x"],
         code: 2,
-        says: &["agents/bad.md:2:9", "`vault_write`", "longhaul agents"],
+        expected: &["agents/bad.md:2:9", "`vault_write`", "longhaul agents"],
     },
     Case {
-        what: "an agent file that is no YAML",
+        name: "an agent file that is no YAML",
         files: &[("agents/bad.md", "---\ntools: [\n---\nYou.")],
         env: &[],
         args: &["run", "bad", "x"],
         code: 2,
-        says: &["agents/bad.md:", "longhaul agents"],
+        expected: &["agents/bad.md:", "longhaul agents"],
     },
     Case {
-        what: "a broken script",
+        name: "a broken script",
         files: &[("scripts/plain.yaml", "replies:\n  - txet: hello\n")],
         env: &[],
         args: &["run", "plain", "x"],
         code: 2,
-        says: &["scripts/plain.yaml:2:5", "txet", "did you mean `text`?"],
+        expected: &["scripts/plain.yaml:2:5", "txet", "did you mean `text`?"],
     },
     Case {
-        what: "a script that is not there",
+        name: "a script that is not there",
         files: &[("agents/lost.md", "---\nmodel: scripted/nowhere\n---\nYou.")],
         env: &[],
         args: &["run", "lost", "x"],
         code: 2,
-        says: &["nowhere", "longhaul config show"],
+        expected: &["nowhere", "longhaul config show"],
     },
     Case {
-        what: "a misspelled setting",
+        name: "a misspelled setting",
         files: &[("longhaul.toml", "[worker]\nlese = \"20s\"\n")],
         env: &[],
         args: &["ls"],
         code: 2,
-        says: &[
-            "longhaul.toml:2:1",
-            "`worker.lease`",
-            "longhaul config path",
-        ],
+        expected: &["longhaul.toml:2:1", "`worker.lease`", "longhaul config path"],
     },
     Case {
-        what: "a setting that is no TOML",
+        name: "a setting that is no TOML",
         files: &[("longhaul.toml", "[worker\n")],
         env: &[],
         args: &["run", "plain", "x"],
         code: 2,
-        says: &["longhaul.toml:1", "longhaul config path"],
+        expected: &["longhaul.toml:1", "longhaul config path"],
     },
     Case {
-        what: "a store that is a folder",
+        name: "a store that is a folder",
         files: &[],
         env: &[("LONGHAUL_STORE", "sqlite:agents")],
         args: &["run", "plain", "x"],
         code: 2,
-        says: &["agents", "LONGHAUL_"],
+        expected: &["agents", "LONGHAUL_"],
     },
     Case {
-        what: "a folder as a store that is only looked at",
+        name: "a folder as a store that is only looked at",
         files: &[],
         env: &[("LONGHAUL_STORE", "sqlite:agents")],
         args: &["ls"],
         code: 2,
-        says: &["agents", "LONGHAUL_"],
+        expected: &["agents", "LONGHAUL_"],
     },
     Case {
-        what: "a store below a file",
+        name: "a store below a file",
         files: &[],
         env: &[("LONGHAUL_STORE", "sqlite:longhaul.toml/runs.db")],
         args: &["submit", "plain", "x"],
         code: 2,
-        says: &["longhaul.toml", "LONGHAUL_"],
+        expected: &["longhaul.toml", "LONGHAUL_"],
     },
     Case {
-        what: "a place that nobody may write to",
+        name: "a place that nobody may write to",
         files: &[],
         env: &[("LONGHAUL_STORE", "sqlite:/proc/longhaul/runs.db")],
         args: &["run", "plain", "x"],
         code: 2,
-        says: &["/proc/longhaul", "LONGHAUL_"],
+        expected: &["/proc/longhaul", "LONGHAUL_"],
     },
     Case {
-        what: "a store of a kind that this build has not",
+        name: "a store of a kind that this build has not",
         files: &[],
         env: &[("LONGHAUL_STORE", "mysql://localhost/runs")],
         args: &["run", "plain", "x"],
         code: 2,
-        says: &["mysql", "longhaul config"],
+        expected: &["mysql", "longhaul config"],
     },
     Case {
-        what: "a store that is garbage",
+        name: "a store that is garbage",
         files: &[(".longhaul/longhaul.db", GARBAGE)],
         env: &[],
         args: &["run", "plain", "x"],
         code: 2,
-        says: &["longhaul.db", "no SQLite database", "LONGHAUL_STORE="],
+        expected: &["longhaul.db", "no SQLite database", "LONGHAUL_STORE="],
     },
     Case {
-        what: "garbage that is only looked at",
+        name: "garbage that is only looked at",
         files: &[(".longhaul/longhaul.db", GARBAGE)],
         env: &[],
         args: &["ls"],
         code: 2,
-        says: &["longhaul.db", "no SQLite database", "LONGHAUL_STORE="],
+        expected: &["longhaul.db", "no SQLite database", "LONGHAUL_STORE="],
     },
 ];
 
 /// What is said about things that are not there, in a project with runs.
-const UNKNOWN: &[(&[&str], &[&str])] = &[
-    (&["show", NO_RUN], &["there is no run", "longhaul ls --all"]),
-    (
-        &["show", NO_RUN, "--events"],
-        &["there is no run", "longhaul ls --all"],
-    ),
-    (
-        &["show", NO_RUN, "--transcript"],
-        &["there is no run", "longhaul ls --all"],
-    ),
-    (&["why", NO_RUN], &["there is no run", "longhaul ls --all"]),
-    (
-        &["watch", NO_RUN],
-        &["there is no run", "longhaul ls --all"],
-    ),
-    (
-        &["steer", NO_RUN, "x"],
-        &["there is no run", "longhaul ls --all"],
-    ),
-    (
-        &["steer", NO_RUN, "--status"],
-        &["there is no run", "longhaul ls --all"],
-    ),
-    (
-        &["cancel", NO_RUN],
-        &["there is no run", "longhaul ls --all"],
-    ),
-    (
-        &["pause", NO_RUN],
-        &["there is no run", "longhaul ls --all"],
-    ),
-    (
-        &["resume", NO_RUN],
-        &["there is no run", "longhaul ls --all"],
-    ),
-    (
-        &["gates", "--run", NO_RUN],
-        &["there is no run", "longhaul ls --all"],
-    ),
-    (
-        &["approve", NO_RUN, "--yes"],
-        &["there is no run", "longhaul ls --all"],
-    ),
-    (
-        &["approve", NO_GATE, "--yes"],
-        &["there is no gate", "longhaul gates"],
-    ),
-    (
-        &["reject", NO_GATE],
-        &["there is no gate", "longhaul gates"],
-    ),
-    (
-        &["answer", NO_GATE, "x"],
-        &["there is no gate", "longhaul gates"],
-    ),
-    (
-        &["gates", "show", NO_GATE],
-        &["there is no gate", "longhaul gates"],
-    ),
-    (
-        &["show", "zzzzzz"],
-        &["no run that ends in `zzzzzz`", "longhaul ls --all"],
-    ),
+const UNKNOWN_NAMES: &[(&[&str], &[&str])] = &[
+    (&["show", UNKNOWN_RUN], &["there is no run", "longhaul ls --all"]),
+    (&["show", UNKNOWN_RUN, "--events"], &["there is no run", "longhaul ls --all"]),
+    (&["show", UNKNOWN_RUN, "--transcript"], &["there is no run", "longhaul ls --all"]),
+    (&["why", UNKNOWN_RUN], &["there is no run", "longhaul ls --all"]),
+    (&["watch", UNKNOWN_RUN], &["there is no run", "longhaul ls --all"]),
+    (&["steer", UNKNOWN_RUN, "x"], &["there is no run", "longhaul ls --all"]),
+    (&["steer", UNKNOWN_RUN, "--status"], &["there is no run", "longhaul ls --all"]),
+    (&["cancel", UNKNOWN_RUN], &["there is no run", "longhaul ls --all"]),
+    (&["pause", UNKNOWN_RUN], &["there is no run", "longhaul ls --all"]),
+    (&["resume", UNKNOWN_RUN], &["there is no run", "longhaul ls --all"]),
+    (&["gates", "--run", UNKNOWN_RUN], &["there is no run", "longhaul ls --all"]),
+    (&["approve", UNKNOWN_RUN, "--yes"], &["there is no run", "longhaul ls --all"]),
+    (&["approve", UNKNOWN_GATE, "--yes"], &["there is no gate", "longhaul gates"]),
+    (&["reject", UNKNOWN_GATE], &["there is no gate", "longhaul gates"]),
+    (&["answer", UNKNOWN_GATE, "x"], &["there is no gate", "longhaul gates"]),
+    (&["gates", "show", UNKNOWN_GATE], &["there is no gate", "longhaul gates"]),
+    (&["show", "zzzzzz"], &["no run that ends in `zzzzzz`", "longhaul ls --all"]),
     (&["approve", "zzzzzz"], &["ends in `zzzzzz`", "longhaul"]),
     (&["show", "x"], &["`x` is no id", "longhaul ls --all"]),
-    (
-        &["show", "gate_0000000000000000000000000"],
-        &["is no id", "longhaul ls --all"],
-    ),
+    (&["show", "gate_0000000000000000000000000"], &["is no id", "longhaul ls --all"]),
 ];
 
 /// Every file below a folder, with what stands in it.
-fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+fn read_files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             found.insert(path.clone(), Vec::new());
-            found.extend(files(&path));
+            found.extend(read_files(&path));
         } else {
             let content = fs::read(&path).unwrap();
             found.insert(path, content);
@@ -232,7 +180,7 @@ fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// One message, in our words, with a way on.
-fn check(what: &str, said: &Said, code: i32, says: &[&str]) {
+fn assert_error(what: &str, said: &CommandOutput, code: i32, says: &[&str]) {
     assert_eq!(said.code, code, "{what}: {said:?}");
     assert_eq!(said.out, "", "{what}: {said:?}");
     let errors = said.err.lines().filter(|line| line.starts_with("error:"));
@@ -246,40 +194,36 @@ fn check(what: &str, said: &Said, code: i32, says: &[&str]) {
 }
 
 #[test]
-fn what_is_wrong_is_said_once_and_leaves_nothing_behind() {
+fn an_error_is_printed_once_and_leaves_no_files() {
     for case in CASES {
         let project = Project::new();
         for (name, text) in case.files {
             project.write(name, text);
         }
-        let before = files(project.path());
+        let before = read_files(project.path());
         let mut command = project.command(case.args);
         let output = command.envs(case.env.iter().copied()).output();
-        check(case.what, &Said::of(&output.unwrap()), case.code, case.says);
-        assert!(
-            files(project.path()) == before,
-            "{}: files have changed",
-            case.what
+        assert_error(
+            case.name,
+            &CommandOutput::from_output(&output.unwrap()),
+            case.code,
+            case.expected,
         );
+        assert!(read_files(project.path()) == before, "{}: files have changed", case.name);
     }
 }
 
 #[test]
-fn what_is_not_there_is_said_with_where_to_look() {
+fn an_unknown_name_is_reported_with_a_list_command() {
     let project = Project::new();
     project.submit("plain", "milk");
-    for (args, says) in UNKNOWN {
-        let said = project.say(args, 2);
-        check(&args.join(" "), &said, 2, says);
+    for (args, says) in UNKNOWN_NAMES {
+        let said = project.run(args, 2);
+        assert_error(&args.join(" "), &said, 2, says);
     }
-    let run = project.until_asked("both");
-    let said = project.say(&["approve", &run, "--yes"], 2);
-    check(
-        "two gates",
-        &said,
-        2,
-        &["waits for 2 answers", "longhaul gates show gate_"],
-    );
+    let run = project.run_until_gate("both");
+    let said = project.run(&["approve", &run, "--yes"], 2);
+    assert_error("two gates", &said, 2, &["waits for 2 answers", "longhaul gates show gate_"]);
     assert_eq!(said.err.matches("gates show gate_").count(), 2, "{said:?}");
 }
 
@@ -293,23 +237,13 @@ fn a_store_of_a_newer_build_is_left_alone() {
     )]
     let conn = rusqlite::Connection::open(project.store()).unwrap();
     let step =
-        "INSERT INTO migration VALUES (5, 'later', x'00', 0); PRAGMA wal_checkpoint(TRUNCATE)";
+        "INSERT INTO migration VALUES (2, 'later', x'00', 0); PRAGMA wal_checkpoint(TRUNCATE)";
     conn.execute_batch(step).unwrap();
     drop(conn);
     let before = fs::read(project.store()).unwrap();
-    for args in [
-        &["ls"][..],
-        &["run", "plain", "x"],
-        &["show", "@last"],
-        &["worker"],
-    ] {
-        let said = Said::of(&project.command(args).output().unwrap());
-        check(
-            "newer",
-            &said,
-            2,
-            &["schema 5", "use a newer longhaul", "longhaul version"],
-        );
+    for args in [&["ls"][..], &["run", "plain", "x"], &["show", "@last"], &["worker"]] {
+        let said = CommandOutput::from_output(&project.command(args).output().unwrap());
+        assert_error("newer", &said, 2, &["schema 2", "use a newer longhaul", "longhaul version"]);
     }
     let after = fs::read(project.store()).unwrap();
     let moved = (0..before.len()).filter(|at| before.get(*at) != after.get(*at));
@@ -318,9 +252,9 @@ fn a_store_of_a_newer_build_is_left_alone() {
 }
 
 /// A small disk of its own, where this user may mount one.
-struct Disk(tempfile::TempDir);
+struct MountedDisk(tempfile::TempDir);
 
-impl Disk {
+impl MountedDisk {
     fn mount(options: &str) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
@@ -332,7 +266,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for MountedDisk {
     fn drop(&mut self) {
         _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
     }
@@ -340,28 +274,21 @@ impl Drop for Disk {
 
 #[test]
 #[expect(clippy::print_stderr, reason = "a test that could not be made says so")]
-fn a_disk_that_is_full_or_read_only_is_said() {
+fn a_full_or_read_only_disk_is_reported() {
     for (options, says) in [
-        (
-            "size=64k",
-            &["is full", "LONGHAUL_STORE=sqlite:/other/disk"][..],
-        ),
+        ("size=64k", &["is full", "LONGHAUL_STORE=sqlite:/other/disk"][..]),
         ("size=64k,ro", &["can't be written", "LONGHAUL_"]),
     ] {
-        let Some(disk) = Disk::mount(options) else {
+        let Some(disk) = MountedDisk::mount(options) else {
             eprintln!("skipped: nothing can be mounted here");
             return;
         };
         let project = Project::new();
         let store = format!("sqlite:{}/runs.db", disk.0.path().display());
-        for args in [
-            &["run", "plain", "x"][..],
-            &["submit", "plain", "x"],
-            &["worker"],
-        ] {
+        for args in [&["run", "plain", "x"][..], &["submit", "plain", "x"], &["worker"]] {
             let mut command = project.command(args);
             let output = command.env("LONGHAUL_STORE", &store).output();
-            check(options, &Said::of(&output.unwrap()), 2, says);
+            assert_error(options, &CommandOutput::from_output(&output.unwrap()), 2, says);
         }
     }
 }
@@ -369,8 +296,8 @@ fn a_disk_that_is_full_or_read_only_is_said() {
 /// What is on a disk that takes nothing more can still be looked at.
 #[test]
 #[expect(clippy::print_stderr, reason = "a test that could not be made says so")]
-fn a_full_or_still_disk_can_be_read() {
-    let Some(disk) = Disk::mount("size=4m") else {
+fn a_full_or_read_only_disk_can_be_read() {
+    let Some(disk) = MountedDisk::mount("size=4m") else {
         eprintln!("skipped: nothing can be mounted here");
         return;
     };
@@ -378,7 +305,7 @@ fn a_full_or_still_disk_can_be_read() {
     let store = format!("sqlite:{}/runs.db", disk.0.path().display());
     let say = |args: &[&str]| {
         let mut command = project.command(args);
-        Said::of(&command.env("LONGHAUL_STORE", &store).output().unwrap())
+        CommandOutput::from_output(&command.env("LONGHAUL_STORE", &store).output().unwrap())
     };
     assert_eq!(say(&["run", "plain", "x"]).code, 0);
     let fill = disk.0.path().join("fill");
@@ -389,15 +316,12 @@ fn a_full_or_still_disk_can_be_read() {
         assert_eq!(listed.code, 0, "{what}: {listed:?}");
         assert!(listed.out.contains("completed"), "{what}: {listed:?}");
         assert_eq!(say(&["show", "@last", "--json"]).code, 0, "{what}");
-        check(what, &say(&["submit", "plain", "x"]), 2, &[says]);
+        assert_error(what, &say(&["submit", "plain", "x"]), 2, &[says]);
     };
     looked("full", "is full");
     std::fs::remove_file(fill).unwrap();
     let remount = ["-o", "remount,ro"];
-    let still = Command::new("mount")
-        .args(remount)
-        .arg(disk.0.path())
-        .status();
+    let still = Command::new("mount").args(remount).arg(disk.0.path()).status();
     assert!(still.unwrap().success());
     looked("read-only", "can't be written");
 }

@@ -7,31 +7,31 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use longhaul::assemble::{House, Opening, open};
+use longhaul::assemble::{OpenOptions, ProjectRuntime, open};
 use longhaul::config::load;
-use longhaul::config::settings::WITNESS_FILE;
-use longhaul::config::surroundings::Surroundings;
+use longhaul::config::process_env::ProcessEnv;
+use longhaul::config::settings::CRASH_PROBE_FILE_VAR;
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{CallId, RunId, Seq};
 use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus, Scope};
-use longhaul_core::port::store::{GatesAsk, RowsAsk};
+use longhaul_core::port::store::{GateFilter, RunFilter};
 use longhaul_core::status::Status;
-use longhaul_store::Role;
+use longhaul_store::OpenMode;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::front::longhaul_in;
+use super::cli::longhaul_in;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_longhaul");
 
 /// Looks are so far apart.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A process that is killed and reaped whatever happens to the test.
-struct Killed(Child);
+struct KilledOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         _ = self.0.kill();
         _ = self.0.wait();
@@ -39,7 +39,7 @@ impl Drop for Killed {
 }
 
 /// The binary in this folder, without settings of whoever runs the test.
-fn binary(folder: &Path, args: &[&str]) -> Killed {
+fn spawn_binary(folder: &Path, args: &[&str]) -> KilledOnDrop {
     let mut command = Command::new(BINARY);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("LONGHAUL_") {
@@ -53,66 +53,60 @@ fn binary(folder: &Path, args: &[&str]) -> Killed {
         .env("TMPDIR", folder)
         .env_remove("XDG_CONFIG_HOME")
         .env_remove("XDG_STATE_HOME")
-        .env(WITNESS_FILE, "witness.jsonl")
+        .env(CRASH_PROBE_FILE_VAR, "crash_probe.jsonl")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    Killed(child.expect("the binary runs"))
+    KilledOnDrop(child.expect("the binary runs"))
 }
 
 /// The folder's store, as an outsider sees it.
-fn outsider(folder: &Path) -> House {
-    let here = Surroundings {
+fn open_outsider(folder: &Path) -> ProjectRuntime {
+    let here = ProcessEnv {
         cwd: folder.to_path_buf(),
-        env: [(WITNESS_FILE.to_owned(), "witness.jsonl".to_owned())].into(),
-        ..Surroundings::default()
+        env: [(CRASH_PROBE_FILE_VAR.to_owned(), "crash_probe.jsonl".to_owned())].into(),
+        ..ProcessEnv::default()
     };
-    let opening = Opening {
-        role: Role::Outsider,
+    let opening = OpenOptions {
+        mode: OpenMode::Outsider,
         holder: "a test".to_owned(),
-        fatal: None,
+        on_fatal: None,
         recorder: None,
     };
     open(load::load(&here, &[]).unwrap(), opening).unwrap()
 }
 
-fn wait_on<T>(future: impl Future<Output = T>) -> T {
+fn block_on<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = { runtime }.enable_all().build().unwrap();
     runtime.block_on(future)
 }
 
 /// Looks until there is something to see.
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     for _ in 0..12_000 {
         if let Some(seen) = look() {
             return seen;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     panic!("never seen: {what}")
 }
 
-fn journal(house: &House, run: RunId) -> Vec<Entry> {
+fn read_journal(house: &ProjectRuntime, run: RunId) -> Vec<Entry> {
     let events = house.longhaul.events(run, Seq::START, 100_000);
-    wait_on(events).unwrap()
+    block_on(events).unwrap()
 }
 
-fn rows(house: &House) -> Vec<(RunId, Status)> {
-    let ask = RowsAsk {
-        limit: 100_000,
-        ..RowsAsk::default()
-    };
-    let listed = wait_on(house.longhaul.brief(ask)).unwrap();
-    listed
-        .into_iter()
-        .map(|listed| (listed.id, listed.status))
-        .collect()
+fn list_runs(house: &ProjectRuntime) -> Vec<(RunId, Status)> {
+    let ask = RunFilter { limit: 100_000, ..RunFilter::default() };
+    let listed = block_on(house.longhaul.list_brief(ask)).unwrap();
+    listed.into_iter().map(|listed| (listed.id, listed.status)).collect()
 }
 
 /// Witness lines by tool and key. A killed process may leave a part of one before the next.
-fn lines(file: &Path) -> BTreeMap<(String, String), u64> {
+fn probe_counts(file: &Path) -> BTreeMap<(String, String), u64> {
     let mut seen = BTreeMap::new();
     for line in fs::read_to_string(file).unwrap_or_default().lines() {
         let start = line.rfind("{\"tool\":").unwrap_or_default();
@@ -126,24 +120,24 @@ fn lines(file: &Path) -> BTreeMap<(String, String), u64> {
     seen
 }
 
-fn count(entries: &[Entry], kind: &str) -> usize {
+fn count_events(entries: &[Entry], kind: &str) -> usize {
     let of_kind = entries.iter().filter(|entry| entry.event.kind() == kind);
     of_kind.count()
 }
 
 /// What a journal says of one call.
 #[derive(Default)]
-struct Told {
+struct CallRecord {
     tool: String,
     starts: u64,
     ends: u64,
-    doubted: bool,
+    in_doubt: bool,
     decision: Option<&'static str>,
 }
 
 /// Reads a journal by itself, without the fold and without the command's judge.
-fn told(entries: &[Entry]) -> BTreeMap<CallId, Told> {
-    let mut calls: BTreeMap<CallId, Told> = BTreeMap::new();
+fn call_records(entries: &[Entry]) -> BTreeMap<CallId, CallRecord> {
+    let mut calls: BTreeMap<CallId, CallRecord> = BTreeMap::new();
     let mut gates = BTreeMap::new();
     let mut replied = Vec::new();
     for (place, entry) in (1..).zip(entries) {
@@ -171,7 +165,7 @@ fn told(entries: &[Entry]) -> BTreeMap<CallId, Told> {
             Event::ToolCompleted(data) | Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
                 calls.get_mut(&data.call).unwrap().ends += 1;
             }
-            Event::ToolInDoubt(data) => calls.get_mut(&data.call).unwrap().doubted = true,
+            Event::ToolInDoubt(data) => calls.get_mut(&data.call).unwrap().in_doubt = true,
             Event::GateRaised(data) => {
                 gates.insert(data.gate.id, data.gate.call.unwrap());
             }
@@ -187,24 +181,24 @@ fn told(entries: &[Entry]) -> BTreeMap<CallId, Told> {
 }
 
 /// Holds one run against the world; how many of its calls were in doubt.
-fn hold_against_world(
+fn check_against_probe(
     run: RunId,
     entries: &[Entry],
     world: &mut BTreeMap<(String, String), u64>,
 ) -> u64 {
     let mut doubts = 0;
-    for (call, told) in told(entries) {
-        let seen = world.remove(&(told.tool.clone(), call.key(run)));
+    for (call, told) in call_records(entries) {
+        let seen = world.remove(&(told.tool.clone(), call.idempotency_key(run)));
         let seen = seen.unwrap_or_default();
         assert_eq!(told.ends, 1, "{run} {call} has one result");
         assert!(seen <= told.starts, "{run} {call} was done unstarted");
-        doubts += u64::from(told.doubted);
-        if told.tool != "witness_send" {
-            assert!(!told.doubted && seen >= 1, "{run} {call}");
+        doubts += u64::from(told.in_doubt);
+        if told.tool != "probe_send" {
+            assert!(!told.in_doubt && seen >= 1, "{run} {call}");
             continue;
         }
         assert_eq!(told.starts, 1, "{run} {call} is never begun again");
-        let expected = match (told.doubted, told.decision) {
+        let expected = match (told.in_doubt, told.decision) {
             (false, None) | (true, Some("complete")) => 1,
             (true, Some("reject")) => 0,
             other => panic!("{run} {call} was settled by {other:?}"),
@@ -215,7 +209,7 @@ fn hold_against_world(
 }
 
 #[test]
-fn runs_outlive_fifty_kills() {
+fn runs_survive_fifty_kills() {
     let wanted = std::env::var("LONGHAUL_KILLS").unwrap_or_default();
     let kills: u64 = wanted.parse().unwrap_or(50);
     let runs = (kills * 2 / 5).max(2);
@@ -224,56 +218,40 @@ fn runs_outlive_fifty_kills() {
     let (kills_text, runs_text) = (kills.to_string(), runs.to_string());
     let output = longhaul_in(
         home.path(),
-        &[
-            "chaos",
-            "--runs",
-            &runs_text,
-            "--kills",
-            &kills_text,
-            "--seed",
-            "7",
-            "--keep",
-            "--json",
-        ],
+        &["chaos", "--runs", &runs_text, "--kills", &kills_text, "--seed", "7", "--keep", "--json"],
         &[("TMPDIR", temp)],
     );
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let card: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(card["verdict"], "holds", "{card}");
+    assert_eq!(card["verdict"], "passed", "{card}");
     assert_eq!(card["runs"]["completed"], runs, "{card}");
-    for (name, broken) in card["must_be_zero"].as_object().unwrap() {
+    for (name, broken) in card["violation_counts"].as_object().unwrap() {
         assert_eq!(*broken, 0, "{name}: {card}");
     }
     // How much work is left is guessed, so a few kills may find nothing to kill.
-    let happened = card["kills"]["happened"].as_u64().unwrap();
+    let happened = card["kills"]["done"].as_u64().unwrap();
     assert!(happened * 10 >= kills * 9, "{card}");
     assert_eq!(card["restarts"], happened, "{card}");
-    assert!(
-        card["picked_up"].as_u64().unwrap() >= happened / 2,
-        "{card}"
-    );
+    assert!(card["recoveries"].as_u64().unwrap() >= happened / 2, "{card}");
 
     let folder = PathBuf::from(card["folder"].as_str().unwrap());
-    let house = outsider(&folder);
-    let rows = rows(&house);
+    let house = open_outsider(&folder);
+    let rows = list_runs(&house);
     assert_eq!(rows.len() as u64, runs);
-    let mut world = lines(&folder.join("witness.jsonl"));
+    let mut world = probe_counts(&folder.join("crash_probe.jsonl"));
     let mut doubts = 0;
     for (run, status) in rows {
         assert_eq!(status, Status::Completed, "{run}");
-        doubts += hold_against_world(run, &journal(&house, run), &mut world);
+        doubts += check_against_probe(run, &read_journal(&house, run), &mut world);
     }
     assert!(world.is_empty(), "nobody asked for {world:?}");
     let visible = card["in_doubt"].as_array().unwrap().len() as u64;
     assert_eq!(visible, doubts, "{card}");
-    assert!(
-        doubts > 0,
-        "no kill has hit a call that must not be repeated"
-    );
+    assert!(doubts > 0, "no kill has hit a call that must not be repeated");
 }
 
 /// A project whose one run sends once, slowly, and ends.
-fn slow_sender() -> TempDir {
+fn slow_send_project() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -281,24 +259,17 @@ fn slow_sender() -> TempDir {
         fs::write(path, text).unwrap();
     };
     write("longhaul.toml", "");
-    write(
-        "agents/slow.md",
-        "---\ntools: [witness_send]\nmodel: scripted/slow\n---\nYou send.",
-    );
+    write("agents/slow.md", "---\ntools: [probe_send]\nmodel: scripted/slow\n---\nYou send.");
     write(
         "scripts/slow.yaml",
-        "replies:\n  - tools: [{ name: witness_send, input: { note: once, delay_ms: 3000 } }]\n  - text: Sent.\n",
+        "replies:\n  - tools: [{ name: probe_send, input: { note: once, delay_ms: 3000 } }]\n  - text: Sent.\n",
     );
     folder
 }
 
-fn open_gate(house: &House) -> Option<GateRow> {
-    let ask = GatesAsk {
-        status: Some(GateStatus::Open),
-        limit: 10,
-        ..GatesAsk::default()
-    };
-    wait_on(house.longhaul.gates(ask)).unwrap().pop()
+fn open_gate(house: &ProjectRuntime) -> Option<GateRow> {
+    let ask = GateFilter { status: Some(GateStatus::Open), limit: 10, ..GateFilter::default() };
+    block_on(house.longhaul.gates(ask)).unwrap().pop()
 }
 
 /// Submits a run of the slow sender.
@@ -306,7 +277,7 @@ fn submit_slow(folder: &Path) -> RunId {
     let submitted = longhaul_in(
         folder,
         &["submit", "slow", "go"],
-        &[(WITNESS_FILE, "witness.jsonl")],
+        &[(CRASH_PROBE_FILE_VAR, "crash_probe.jsonl")],
     );
     assert!(submitted.status.success(), "{submitted:?}");
     let text = String::from_utf8(submitted.stdout).unwrap();
@@ -314,32 +285,34 @@ fn submit_slow(folder: &Path) -> RunId {
 }
 
 /// Kills the worker in a `once` call as soon as `moment` has come.
-fn cut_off(moment: impl Fn(&House, RunId, &Path) -> bool, decision: Decision, sent: u64) {
-    let folder = slow_sender();
+fn kill_mid_call(
+    moment: impl Fn(&ProjectRuntime, RunId, &Path) -> bool,
+    decision: Decision,
+    sent: u64,
+) {
+    let folder = slow_send_project();
     let folder = folder.path();
-    let file = folder.join("witness.jsonl");
+    let file = folder.join("crash_probe.jsonl");
     let call = CallId { turn: 1, index: 1 };
     let sent_by = |run: RunId| {
-        let key = ("witness_send".to_owned(), call.key(run));
-        lines(&file).get(&key).copied().unwrap_or_default()
+        let key = ("probe_send".to_owned(), call.idempotency_key(run));
+        probe_counts(&file).get(&key).copied().unwrap_or_default()
     };
     let run = submit_slow(folder);
-    let house = outsider(folder);
+    let house = open_outsider(folder);
 
-    let worker = binary(folder, &["worker", "--quiet"]);
-    until("the moment", || moment(&house, run, &file).then_some(()));
+    let worker = spawn_binary(folder, &["worker", "--quiet"]);
+    wait_until("the moment", || moment(&house, run, &file).then_some(()));
     drop(worker);
     assert_eq!(sent_by(run), sent);
 
-    let _worker = binary(folder, &["worker", "--quiet"]);
-    let gate = until("a gate", || open_gate(&house));
+    let _worker = spawn_binary(folder, &["worker", "--quiet"]);
+    let gate = wait_until("a gate", || open_gate(&house));
     assert_eq!((gate.run, gate.spec.kind), (run, GateKind::InDoubt));
     // The same worker sends for another run: a second sending for this one, begun earlier,
     // would have left its line before.
     let other = submit_slow(folder);
-    until("the other run's line", || {
-        (sent_by(other) == 1).then_some(())
-    });
+    wait_until("the other run's line", || (sent_by(other) == 1).then_some(()));
     assert_eq!(sent_by(run), sent);
     let answer = Answer {
         decision,
@@ -349,32 +322,33 @@ fn cut_off(moment: impl Fn(&House, RunId, &Path) -> bool, decision: Decision, se
         payload: None,
         digest: None,
     };
-    wait_on(house.longhaul.answer(gate.spec.id, answer)).unwrap();
-    until("the end", || {
-        let ended = rows(&house).contains(&(run, Status::Completed));
+    block_on(house.longhaul.answer(gate.spec.id, answer)).unwrap();
+    wait_until("the end", || {
+        let ended = list_runs(&house).contains(&(run, Status::Completed));
         ended.then_some(())
     });
-    let entries = journal(&house, run);
-    assert_eq!(count(&entries, "tool.in_doubt"), 1);
-    assert_eq!(count(&entries, "tool.started"), 1);
+    let entries = read_journal(&house, run);
+    assert_eq!(count_events(&entries, "tool.in_doubt"), 1);
+    assert_eq!(count_events(&entries, "tool.started"), 1);
     assert_eq!(sent_by(run), sent);
 }
 
 #[test]
-fn a_once_call_cut_off_after_its_deed_is_in_doubt_and_never_repeated() {
-    let line = |_: &House, _: RunId, file: &Path| !lines(file).is_empty();
-    cut_off(line, Decision::Complete, 1);
+fn a_once_call_killed_after_its_effect_is_in_doubt_and_never_repeated() {
+    let line = |_: &ProjectRuntime, _: RunId, file: &Path| !probe_counts(file).is_empty();
+    kill_mid_call(line, Decision::Complete, 1);
 }
 
 #[test]
-fn a_once_call_cut_off_before_its_deed_is_in_doubt_and_never_repeated() {
-    let begun =
-        |house: &House, run: RunId, _: &Path| count(&journal(house, run), "tool.started") == 1;
-    cut_off(begun, Decision::Reject, 0);
+fn a_once_call_killed_before_its_effect_is_in_doubt_and_never_repeated() {
+    let begun = |house: &ProjectRuntime, run: RunId, _: &Path| {
+        count_events(&read_journal(house, run), "tool.started") == 1
+    };
+    kill_mid_call(begun, Decision::Reject, 0);
 }
 
 #[test]
-fn a_users_own_agent_is_stormed_in_a_copy() {
+fn chaos_runs_a_users_agent_in_a_copy() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::create_dir_all(folder.join("agents")).unwrap();
@@ -393,9 +367,7 @@ fn a_users_own_agent_is_stormed_in_a_copy() {
     .unwrap();
     let temp = folder.join("tmp");
     let env = [("TMPDIR", temp.to_str().unwrap())];
-    let args = [
-        "chaos", "notes", "--runs", "4", "--kills", "4", "--seed", "1",
-    ];
+    let args = ["chaos", "notes", "--runs", "4", "--kills", "4", "--seed", "1"];
     let output = longhaul_in(folder, &args, &env);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -406,7 +378,7 @@ fn a_users_own_agent_is_stormed_in_a_copy() {
 }
 
 #[test]
-fn what_is_trusted_in_the_project_is_trusted_in_its_copy() {
+fn trust_of_the_project_applies_to_its_copy() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     for (name, text) in [
@@ -447,7 +419,7 @@ fn what_is_trusted_in_the_project_is_trusted_in_its_copy() {
 }
 
 #[test]
-fn what_is_no_rehearsal_needs_a_yes() {
+fn chaos_with_real_models_or_tools_needs_confirmation() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::create_dir_all(folder.join("agents")).unwrap();
@@ -457,10 +429,7 @@ fn what_is_no_rehearsal_needs_a_yes() {
     let output = longhaul_in(folder, &["chaos", "real"], &env);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(6), "{text}");
-    assert!(
-        text.contains("anthropic/claude is asked for real"),
-        "{text}"
-    );
+    assert!(text.contains("anthropic/claude is asked for real"), "{text}");
     assert!(text.contains("longhaul chaos --yes real"), "{text}");
     // So is a model that nobody named but a key.
     let agent = "---\ndescription: Takes what is there.\n---\nYou cost money.";
@@ -469,21 +438,18 @@ fn what_is_no_rehearsal_needs_a_yes() {
     let output = longhaul_in(folder, &["chaos", "open"], &keyed);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(6), "{text}");
-    assert!(
-        text.contains("anthropic/claude-sonnet-5-5 is asked for real"),
-        "{text}"
-    );
+    assert!(text.contains("anthropic/claude-sonnet-5-5 is asked for real"), "{text}");
     let output = longhaul_in(folder, &["chaos", "nobody"], &env);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_storm_that_is_stopped_leaves_neither_worker_nor_folder() {
+fn interrupted_chaos_leaves_neither_worker_nor_folder() {
     let home = tempfile::tempdir().unwrap();
-    let mut chaos = binary(home.path(), &["chaos", "--kills", "10000"]);
+    let mut chaos = spawn_binary(home.path(), &["chaos", "--kills", "10000"]);
     let made = || fs::read_dir(home.path()).unwrap().next();
-    let folder = until("a worker", || {
+    let folder = wait_until("a worker", || {
         let folder = made()?.unwrap().path();
         folder.join("worker.log").exists().then_some(folder)
     });

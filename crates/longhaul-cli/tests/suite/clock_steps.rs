@@ -9,10 +9,10 @@ use std::process::Command;
 use longhaul_core::time::{Millis, Timestamp};
 use serde_json::json;
 
-use super::project::{Project, Said, stands};
-use super::served::{Served, local_key};
+use super::project::{CommandOutput, Project, has_status};
+use super::server_harness::{TestServer, local_key};
 
-const LIBRARY: &str = r#"
+const CLOCK_SHIM_SOURCE: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -43,32 +43,29 @@ const SCRIPT: &str = "replies:
 ";
 
 /// A project whose processes have a wall clock that can be set.
-struct Shifted(Project);
+struct ShiftedClockProject(Project);
 
-impl Shifted {
+impl ShiftedClockProject {
     fn new() -> Self {
         let project = Project::new();
-        project.write(
-            "longhaul.toml",
-            "[worker]\nlease = \"1s\"\npoll = \"100ms\"\n",
-        );
+        project.write("longhaul.toml", "[worker]\nlease = \"1s\"\npoll = \"100ms\"\n");
         project.write("scripts/plain.yaml", SCRIPT);
         let agent =
             "---\ndescription: A test.\nmodel: scripted/plain\ntools: [vault_list]\n---\nYou.\n";
         project.write("agents/plain.md", agent);
-        project.write("clock.c", LIBRARY);
+        project.write("clock.c", CLOCK_SHIM_SOURCE);
         let built = Command::new("cc")
             .args(["-shared", "-fPIC", "-o", "clock.so", "clock.c"])
             .current_dir(project.path())
             .status();
         assert!(built.unwrap().success());
         let shifted = Self(project);
-        shifted.set(0);
+        shifted.set_offset(0);
         shifted
     }
 
     /// Sets the wall clock to this many seconds after the real one.
-    fn set(&self, offset: i64) {
+    fn set_offset(&self, offset: i64) {
         self.0.write("offset.new", &offset.to_string());
         let from = self.0.path().join("offset.new");
         fs::rename(from, self.0.path().join("offset")).unwrap();
@@ -82,68 +79,71 @@ impl Shifted {
         command
     }
 
-    fn say(&self, args: &[&str]) -> Said {
-        Said::of(&self.command(args).output().unwrap())
+    fn run(&self, args: &[&str]) -> CommandOutput {
+        CommandOutput::from_output(&self.command(args).output().unwrap())
     }
 
     fn submit(&self) -> String {
-        let said = self.say(&["submit", "plain", "milk"]);
+        let said = self.run(&["submit", "plain", "milk"]);
         assert_eq!(said.code, 0, "{said:?}");
         said.out.trim().to_owned()
     }
 }
 
 #[test]
-fn a_server_goes_on_when_its_wall_clock_is_set() {
-    let shifted = Shifted::new();
-    let served = Served::of(shifted.command(&["serve", "--listen", "127.0.0.1:0", "--until-eof"]));
+fn a_server_keeps_running_when_the_wall_clock_steps() {
+    let shifted = ShiftedClockProject::new();
+    let served = TestServer::from_command(shifted.command(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--until-eof",
+    ]));
     for offset in [-120, -3_720, -120, 0] {
         let before = shifted.submit();
-        shifted.0.until(&before, stands("running"));
-        shifted.set(offset);
+        shifted.0.wait_until(&before, has_status("running"));
+        shifted.set_offset(offset);
         let after = shifted.submit();
         for run in [before, after] {
-            shifted.0.until(&run, stands("completed"));
+            shifted.0.wait_until(&run, has_status("completed"));
             let claims = shifted.0.events(&run);
             let claims = claims.iter().filter(|event| event["type"] == "run.claimed");
             assert_eq!(claims.count(), 1, "{offset}");
         }
-        assert_eq!(served.ask("GET /readyz", &[], "").status, 200, "{offset}");
+        assert_eq!(served.request("GET /readyz", &[], "").status, 200, "{offset}");
     }
 }
 
 #[test]
-fn a_start_time_counts_when_the_wall_clock_has_reached_it() {
-    let shifted = Shifted::new();
-    let served = Served::of(shifted.command(&["serve", "--listen", "127.0.0.1:0", "--until-eof"]));
-    let first = shifted.0.until(&shifted.submit(), stands("completed"));
+fn a_run_starts_when_the_wall_clock_reaches_its_start_time() {
+    let shifted = ShiftedClockProject::new();
+    let served = TestServer::from_command(shifted.command(&[
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--until-eof",
+    ]));
+    let first = shifted.0.wait_until(&shifted.submit(), has_status("completed"));
     let started: Timestamp = first["created_at"].as_str().unwrap().parse().unwrap();
     let start_at = started.plus(Millis::from_secs(3_600));
     let task = json!({ "agent": "plain", "input": "milk", "start_at": start_at }).to_string();
     let key = format!("Bearer {}", local_key(&shifted.0));
-    let answer = served.ask("POST /v1/runs", &[("authorization", &key)], &task);
+    let answer = served.request("POST /v1/runs", &[("authorization", &key)], &task);
     let run = answer.json()["id"].as_str().unwrap().to_owned();
-    shifted.set(-3_600);
-    shifted.0.until(&shifted.submit(), stands("completed"));
-    shifted.0.until(&run, stands("pending"));
-    shifted.set(3_600);
-    shifted.0.until(&run, stands("completed"));
+    shifted.set_offset(-3_600);
+    shifted.0.wait_until(&shifted.submit(), has_status("completed"));
+    shifted.0.wait_until(&run, has_status("pending"));
+    shifted.set_offset(3_600);
+    shifted.0.wait_until(&run, has_status("completed"));
 }
 
 #[test]
-fn a_clock_before_1970_is_named() {
-    let shifted = Shifted::new();
-    shifted.set(-3_000_000_000);
-    for args in [
-        &["submit", "plain", "milk"][..],
-        &["ls"],
-        &["serve", "--listen", "127.0.0.1:0"],
-    ] {
-        let said = shifted.say(args);
+fn a_clock_before_1970_is_reported() {
+    let shifted = ShiftedClockProject::new();
+    shifted.set_offset(-3_000_000_000);
+    for args in [&["submit", "plain", "milk"][..], &["ls"], &["serve", "--listen", "127.0.0.1:0"]] {
+        let said = shifted.run(args);
         assert_eq!(said.code, 2, "{said:?}");
-        assert!(
-            said.err.contains("before 1970") && said.err.contains("timedatectl"),
-            "{said:?}"
-        );
+        assert!(said.err.contains("before 1970") && said.err.contains("timedatectl"), "{said:?}");
     }
 }

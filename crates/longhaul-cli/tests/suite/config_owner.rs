@@ -4,13 +4,11 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt as _, chown};
 
 use longhaul::config::load::load;
-use longhaul::config::surroundings::Surroundings;
+use longhaul::config::process_env::ProcessEnv;
 
 #[test]
 fn a_project_of_another_user_is_refused() {
-    let me = fs::metadata(tempfile::tempdir().unwrap().path())
-        .unwrap()
-        .uid();
+    let me = fs::metadata(tempfile::tempdir().unwrap().path()).unwrap().uid();
     // What belongs to root is refused to nobody, so root gives its files away.
     let owner = if me == 0 { 4_242 } else { me };
     let check = |files: &[&str], env: &[(&str, &str)], uid: u32, refused: bool| {
@@ -24,11 +22,11 @@ fn a_project_of_another_user_is_refused() {
         let text = root.to_str().unwrap();
         let env = env.iter();
         let env = env.map(|(name, value)| ((*name).to_owned(), value.replace("ROOT", text)));
-        let here = Surroundings {
+        let here = ProcessEnv {
             cwd: root.clone(),
             env: env.collect(),
             uid: Some(uid),
-            ..Surroundings::default()
+            ..ProcessEnv::default()
         };
         let said = load(&here, &[]).err().map(|error| error.to_string());
         assert_eq!(said.is_some(), refused, "{files:?} {uid}: {said:?}");
@@ -43,12 +41,7 @@ fn a_project_of_another_user_is_refused() {
     check(&[], &[], other, false);
     check(&files, &[("LONGHAUL_TRUST", "1")], other, false);
     check(&files, &[("LONGHAUL_TRUST_FOLDERS", "ROOT")], other, false);
-    check(
-        &files,
-        &[("LONGHAUL_TRUST_FOLDERS", "/elsewhere")],
-        other,
-        true,
-    );
+    check(&files, &[("LONGHAUL_TRUST_FOLDERS", "/elsewhere")], other, true);
     // Root is asked too, unless the owner called `sudo`.
     check(&files, &[], 0, true);
     let sudo = owner.to_string();

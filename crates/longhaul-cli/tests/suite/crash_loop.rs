@@ -5,51 +5,47 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::project::{Project, Said, stands};
+use super::project::{CommandOutput, Project, has_status};
 
 /// A server that is started again whenever its process has died.
-struct Restarted<'a> {
+struct RestartingServer<'a> {
     project: &'a Project,
     child: Child,
-    deaths: usize,
+    crashes: usize,
 }
 
-impl<'a> Restarted<'a> {
+impl<'a> RestartingServer<'a> {
     fn new(project: &'a Project) -> Self {
-        Self {
-            project,
-            child: start(project),
-            deaths: 0,
-        }
+        Self { project, child: start_server(project), crashes: 0 }
     }
 
     /// Starts the server again until a run is as wanted.
-    fn until(&mut self, run: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    fn wait_until(&mut self, run: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..3_000 {
             if self.child.try_wait().unwrap().is_some() {
-                self.deaths += 1;
-                self.child = start(self.project);
+                self.crashes += 1;
+                self.child = start_server(self.project);
             }
             // A server that dies while it is asked answers nothing.
             let shown = self.project.command(&["show", run, "--json"]).output();
-            let shown = Said::of(&shown.unwrap());
+            let shown = CommandOutput::from_output(&shown.unwrap());
             if shown.code == 0 && wanted(&shown.json()) {
                 return shown.json();
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        panic!("it never came, after {} deaths", self.deaths);
+        panic!("it never came, after {} deaths", self.crashes);
     }
 }
 
-impl Drop for Restarted<'_> {
+impl Drop for RestartingServer<'_> {
     fn drop(&mut self) {
         _ = self.child.kill();
         _ = self.child.wait();
     }
 }
 
-fn start(project: &Project) -> Child {
+fn start_server(project: &Project) -> Child {
     let mut command = project.command(&["serve", "--listen", "127.0.0.1:0"]);
     command.env("LONGHAUL_TRUST", "1");
     let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -63,10 +59,7 @@ fn project(front: &str, replies: &str) -> Project {
         let text =
             format!("---\ndescription: A test.\nmodel: scripted/{name}\n{front}\n---\nYou.\n");
         project.write(&format!("agents/{name}.md"), &text);
-        project.write(
-            &format!("scripts/{name}.yaml"),
-            &format!("replies:\n{replies}"),
-        );
+        project.write(&format!("scripts/{name}.yaml"), &format!("replies:\n{replies}"));
     };
     agent("fatal", front, replies);
     let long = "- { text: On., delay: 2s, tools: [{ name: vault_list, input: {} }] }\n- { text: Done., delay: 2s }\n";
@@ -74,35 +67,29 @@ fn project(front: &str, replies: &str) -> Project {
     project
 }
 
-fn is_blocked_after_three_deaths(project: &Project, place: &str) {
+fn assert_blocked_after_three_crashes(project: &Project, place: &str) {
     // Without a server: one that dies at once could not answer.
-    let (long, fatal) = (
-        project.submit("long", "milk"),
-        project.submit("fatal", "milk"),
-    );
-    let mut server = Restarted::new(project);
-    server.until(&fatal, stands("blocked"));
-    assert_eq!(server.deaths, 3);
-    server.until(&long, stands("completed"));
-    let why = project.say(&["why", &fatal], 0).out;
-    for part in [
-        "died 3 times in a row at the same place",
-        place,
-        "longhaul cancel",
-        "longhaul answer",
-    ] {
+    let (long, fatal) = (project.submit("long", "milk"), project.submit("fatal", "milk"));
+    let mut server = RestartingServer::new(project);
+    server.wait_until(&fatal, has_status("blocked"));
+    assert_eq!(server.crashes, 3);
+    server.wait_until(&long, has_status("completed"));
+    let why = project.run(&["why", &fatal], 0).out;
+    for part in
+        ["died 3 times in a row at the same place", place, "longhaul cancel", "longhaul answer"]
+    {
         assert!(why.contains(part), "{part}: {why}");
     }
-    let listed = project.say(&["ls"], 0).out;
+    let listed = project.run(&["ls"], 0).out;
     assert!(listed.contains("blocked"), "{listed}");
     // A person lets it try again, and the count begins anew.
     drop(server);
-    project.say(&["answer", &fatal, "Again."], 0);
-    let mut server = Restarted::new(project);
-    server.until(&fatal, stands("blocked"));
-    assert_eq!(server.deaths, 3);
-    project.say(&["cancel", &fatal], 0);
-    server.until(&fatal, stands("cancelled"));
+    project.run(&["answer", &fatal, "Again."], 0);
+    let mut server = RestartingServer::new(project);
+    server.wait_until(&fatal, has_status("blocked"));
+    assert_eq!(server.crashes, 3);
+    project.run(&["cancel", &fatal], 0);
+    server.wait_until(&fatal, has_status("cancelled"));
 }
 
 #[test]
@@ -111,11 +98,11 @@ fn a_tool_that_kills_its_process_blocks_its_run() {
                  approve: [{ tool: shell, allow: true }]\n\
                  effects: [{ tool: shell, match: 'kill *', class: pure }]";
     let replies = "- tools: [{ name: shell, input: { command: kill -9 $PPID } }]\n- text: Done.\n";
-    is_blocked_after_three_deaths(&project(front, replies), "in a call of `shell`");
+    assert_blocked_after_three_crashes(&project(front, replies), "in a call of `shell`");
 }
 
 #[test]
 fn a_context_command_that_kills_its_process_blocks_its_run() {
     let front = "tools: []\nperception: { command: [sh, -c, 'kill -9 $PPID'] }";
-    is_blocked_after_three_deaths(&project(front, "- text: Done.\n"), "before its first turn");
+    assert_blocked_after_three_crashes(&project(front, "- text: Done.\n"), "before its first turn");
 }

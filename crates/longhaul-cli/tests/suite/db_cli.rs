@@ -3,19 +3,19 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::project::{Project, stands};
+use super::project::{Project, has_status};
 
 #[test]
-fn a_run_goes_on_from_a_backup_that_was_made_under_a_driver() {
+fn a_run_resumes_from_a_backup_made_while_driven() {
     let project = Project::new();
-    let worker = project.worker();
+    let worker = project.start_worker();
     let tidy = project.submit("tidy", "milk");
-    project.until(&tidy, stands("waiting"));
+    project.wait_until(&tidy, has_status("waiting"));
     // The driver goes on writing while it is copied.
     for _ in 0..20 {
         project.submit("plain", "bread");
     }
-    let said = project.say(&["db", "backup", "copy.db"], 0);
+    let said = project.run(&["db", "backup", "copy.db"], 0);
     assert!(said.out.starts_with("copy.db: "), "{said:?}");
     let mode = fs::metadata(project.path().join("copy.db")).unwrap();
     assert_eq!(mode.permissions().mode() & 0o777, 0o600);
@@ -23,43 +23,40 @@ fn a_run_goes_on_from_a_backup_that_was_made_under_a_driver() {
     assert_eq!(checked["ok"], true, "{checked}");
     assert_eq!(project.json(&["db", "check", "--json"])["ok"], true);
 
-    let said = project.say(&["db", "backup", "copy.db"], 2);
+    let said = project.run(&["db", "backup", "copy.db"], 2);
     assert!(said.err.contains("--force"), "{said:?}");
-    project.say(&["db", "backup", "copy.db", "--force"], 0);
+    project.run(&["db", "backup", "copy.db", "--force"], 0);
 
-    let said = project.say(&["db", "restore", "copy.db"], 5);
+    let said = project.run(&["db", "restore", "copy.db"], 5);
     assert!(said.err.contains("pid "), "{said:?}");
     drop(worker);
     fs::remove_file(project.store()).unwrap();
     for beside in ["-wal", "-shm"] {
         _ = fs::remove_file(format!("{}{beside}", project.store().display()));
     }
-    let said = project.say(&["db", "restore", "copy.db"], 0);
+    let said = project.run(&["db", "restore", "copy.db"], 0);
     assert!(said.out.contains("restored"), "{said:?}");
-    project.say(&["approve", &tidy, "--yes"], 0);
-    project.say(&["watch", &tidy, "--no-input"], 0);
-    project.until(&tidy, stands("completed"));
+    project.run(&["approve", &tidy, "--yes"], 0);
+    project.run(&["watch", &tidy, "--no-input"], 0);
+    project.wait_until(&tidy, has_status("completed"));
 }
 
 #[test]
-fn a_damaged_store_is_reported_and_a_restored_one_keeps_it() {
+fn a_damaged_store_is_reported_and_kept_by_a_restore() {
     let project = Project::new();
-    let said = project.say(&["db", "check"], 2);
+    let said = project.run(&["db", "check"], 2);
     assert!(said.err.contains("longhaul demo"), "{said:?}");
-    project.say(&["run", "plain", "bread"], 0);
-    let said = project.say(&["db", "check"], 0);
-    assert!(
-        said.out.contains("1 runs") && said.out.contains(": ok"),
-        "{said:?}"
-    );
-    project.say(&["db", "backup", "copy.db"], 0);
+    project.run(&["run", "plain", "bread"], 0);
+    let said = project.run(&["db", "check"], 0);
+    assert!(said.out.contains("1 runs") && said.out.contains(": ok"), "{said:?}");
+    project.run(&["db", "backup", "copy.db"], 0);
 
     let whole = fs::read(project.store()).unwrap();
     fs::write(project.store(), &whole[..whole.len() / 2]).unwrap();
-    let said = project.say(&["db", "check"], 1);
+    let said = project.run(&["db", "check"], 1);
     assert!(said.out.contains("pages: "), "{said:?}");
     assert!(said.err.contains("longhaul db restore FILE"), "{said:?}");
-    let said = project.say(&["db", "check", "--json"], 1).json();
+    let said = project.run(&["db", "check", "--json"], 1).json();
     assert_eq!(said["ok"], false);
     assert_eq!(said["problems"][0]["kind"], "pages");
 

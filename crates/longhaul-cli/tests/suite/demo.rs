@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-fn demo(folder: &Path) -> Output {
+fn run_demo(folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command.arg("demo").current_dir(folder).stdin(Stdio::null());
     for (name, _) in std::env::vars_os() {
@@ -14,7 +14,7 @@ fn demo(folder: &Path) -> Output {
     command.output().expect("the demo runs")
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -22,7 +22,7 @@ fn said(output: &Output) -> String {
 #[test]
 fn the_demo_survives_its_own_sigkill_and_can_be_run_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let first = said(&demo(folder.path()));
+    let first = output_text(&run_demo(folder.path()));
     for words in [
         "no AI is called in this demo",
         "Carry out this plan?",
@@ -47,7 +47,7 @@ fn the_demo_survives_its_own_sigkill_and_can_be_run_again() {
     ] {
         assert!(notes.join(note).is_file(), "{note} was not written");
     }
-    let again = said(&demo(folder.path()));
+    let again = output_text(&run_demo(folder.path()));
     assert!(again.contains("0  of them were repeated"), "{again}");
 }
 
@@ -56,20 +56,15 @@ fn the_demo_keeps_to_its_own_folder_in_a_project() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("longhaul.toml");
     std::fs::write(&file, "# mine\n").expect("a file");
-    said(&demo(folder.path()));
-    assert!(
-        folder
-            .path()
-            .join(".longhaul/demo/agents/demo-tidier.md")
-            .is_file()
-    );
+    output_text(&run_demo(folder.path()));
+    assert!(folder.path().join(".longhaul/demo/agents/demo-tidier.md").is_file());
     assert!(!folder.path().join(".longhaul/longhaul.db").exists());
     assert!(!folder.path().join("agents").exists());
 }
 
 #[test]
-fn a_demo_that_can_t_write_says_so() {
-    let output = demo(Path::new("/proc"));
+fn an_unwritable_folder_is_reported() {
+    let output = run_demo(Path::new("/proc"));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("go to another folder"), "{said}");
@@ -101,11 +96,7 @@ fn the_demo_is_answered_from_a_terminal() {
     }
     let code = child.wait().expect("an end").code();
     assert_eq!(code, Some(0), "{said}");
-    for words in [
-        "It waits for an approval",
-        "approved, by cli",
-        "0  of them were repeated",
-    ] {
+    for words in ["It waits for an approval", "approved, by cli", "0  of them were repeated"] {
         assert!(said.contains(words), "`{words}` is missing in:\n{said}");
     }
     assert!(!said.contains("no terminal"), "{said}");

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use super::project::Project;
 
 /// Every file and folder below.
-fn all(folder: &Path) -> BTreeSet<PathBuf> {
+fn list_files(folder: &Path) -> BTreeSet<PathBuf> {
     let mut found = BTreeSet::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(all(&path));
+            found.extend(list_files(&path));
         }
         found.insert(path);
     }
@@ -19,73 +19,67 @@ fn all(folder: &Path) -> BTreeSet<PathBuf> {
 }
 
 #[test]
-fn it_ends_as_run_does_and_leaves_nothing() {
+fn an_ephemeral_run_ends_like_a_run_and_leaves_no_files() {
     let project = Project::new();
-    let before = all(project.path());
+    let before = list_files(project.path());
     for (args, code, out, err) in [
         (["plain", "it"], 0, "Done: it\n", "nothing of it is kept"),
         (["locked", "it"], 1, "", ""),
-        (["circle", "it"], 4, "", ""),
+        (["looping", "it"], 4, "", ""),
         (["nobody", "it"], 2, "", "nobody"),
         // Nobody can be asked, and nobody else can answer.
         (["tidy", "milk"], 3, "", "An ephemeral run can't wait"),
         (["ask", "it"], 3, "", "An ephemeral run can't wait"),
         (["stuck", "it"], 3, "", "An ephemeral run can't wait"),
     ] {
-        let said = project.say(&["run", args[0], args[1], "--ephemeral"], code);
+        let said = project.run(&["run", args[0], args[1], "--ephemeral"], code);
         assert_eq!(said.out, out, "{args:?}");
         assert!(said.err.contains(err), "{args:?}: {said:?}");
     }
-    let said = project.say(&["run", "plain", "it", "--ephemeral", "--json"], 0);
+    let said = project.run(&["run", "plain", "it", "--ephemeral", "--json"], 0);
     let run = said.json();
-    assert_eq!(
-        (&run["status"], &run["output"]["text"]),
-        (&"completed".into(), &"Done: it".into())
-    );
-    let said = project.say(&["run", "tidy", "milk", "--ephemeral", "--json"], 3);
+    assert_eq!((&run["status"], &run["output"]["text"]), (&"completed".into(), &"Done: it".into()));
+    let said = project.run(&["run", "tidy", "milk", "--ephemeral", "--json"], 3);
     assert_eq!(said.json()["status"], "waiting");
-    assert_eq!(all(project.path()), before, "nothing is left");
+    assert_eq!(list_files(project.path()), before, "nothing is left");
 }
 
 #[test]
-fn what_tools_write_stays() {
+fn effects_of_tools_stay() {
     let project = Project::new();
     project.write(
         "agents/noter.md",
         "---\ndescription: A test.\nmodel: scripted/tidy\ntools: [vault_write]\n---\nYou.\n",
     );
-    project.say(&["run", "noter", "milk", "--ephemeral"], 0);
+    project.run(&["run", "noter", "milk", "--ephemeral"], 0);
     let note = project.path().join(".longhaul/vault/Tasks/Buy milk.md");
     assert!(note.exists());
     assert!(!project.store().exists(), "only the effect stays");
 }
 
 #[test]
-fn a_history_is_read_and_a_bad_one_refused() {
+fn a_history_is_loaded_and_an_invalid_one_refused() {
     let project = Project::new();
     let good = r#"[{"role":"user","content":"I am Ada."},{"role":"assistant","content":"Hello."}]"#;
     project.write("good.json", good);
     project.write("bad.json", r#"[{"role":"system","content":"a"}]"#);
     let run = |file: &str, code: i32| {
         let args = ["run", "plain", "it", "--ephemeral", "--history", file];
-        project.say(&args, code)
+        project.run(&args, code)
     };
     // The script says what this run was asked, and not what the conversation began with.
     assert_eq!(run("good.json", 0).out, "Done: it\n");
     let said = run("bad.json", 2).err;
-    assert!(
-        said.contains("--history bad.json: is no JSON list"),
-        "{said}"
-    );
+    assert!(said.contains("--history bad.json: is no JSON list"), "{said}");
     assert!(run("none.json", 2).err.contains("can't be read"));
     project.write("mark.json", &format!("\u{feff}{good}"));
     assert_eq!(run("mark.json", 0).out, "Done: it\n");
     let stdin = ["run", "plain", "it", "--ephemeral", "--history", "-"];
-    assert_eq!(project.say_with(good, &stdin, 0).out, "Done: it\n");
-    let bad = project.say_with("no list", &stdin, 2).err;
+    assert_eq!(project.run_with_stdin(good, &stdin, 0).out, "Done: it\n");
+    let bad = project.run_with_stdin("no list", &stdin, 2).err;
     assert!(bad.contains("--history -: is no JSON list"), "{bad}");
     let both = ["run", "plain", "-", "--ephemeral", "--history", "-"];
-    let both = project.say_with(good, &both, 2).err;
+    let both = project.run_with_stdin(good, &both, 2).err;
     assert!(both.contains("stdin is the input already"), "{both}");
     for args in [
         vec!["run", "plain", "it", "--history", "good.json"],
@@ -93,15 +87,15 @@ fn a_history_is_read_and_a_bad_one_refused() {
         vec!["run", "plain", "it", "--ephemeral", "--inbox", "mail"],
         vec!["run", "plain", "it", "--ephemeral", "--record=x"],
     ] {
-        project.say(&args, 2);
+        project.run(&args, 2);
     }
 }
 
 #[test]
-fn who_leaves_it_ends_it() {
+fn a_timeout_ends_an_ephemeral_run() {
     let project = Project::new();
     let args = ["run", "slow", "it", "--ephemeral", "--timeout", "50ms"];
-    let said = project.say(&args, 124);
+    let said = project.run(&args, 124);
     assert!(said.err.contains("nothing of it is kept"), "{said:?}");
     assert!(!project.path().join(".longhaul").exists());
 }

@@ -5,67 +5,60 @@ use serde_json::Value;
 use super::project::Project;
 
 /// An agent, what is said to the binary beside it, and how that ends.
-const ENDS: &[(&str, &[&str], i32, &str)] = &[
+const EXIT_CASES: &[(&str, &[&str], i32, &str)] = &[
     ("plain", &[], 0, "completed"),
     ("locked", &[], 1, "failed"),
     ("tidy", &["--no-input"], 3, "waiting"),
     ("ask", &["--no-input"], 3, "waiting"),
     ("stuck", &["--no-input"], 3, "blocked"),
-    ("circle", &[], 4, "failed"),
+    ("looping", &[], 4, "failed"),
     ("poor", &["--no-input"], 4, "waiting"),
     ("steady", &["--timeout", "300ms"], 124, "running"),
 ];
 
 #[test]
-fn a_run_ends_its_command_as_it_ended() {
+fn the_exit_code_follows_the_status_of_the_run() {
     let project = Project::new();
-    for (agent, more, code, status) in ENDS {
+    for (agent, more, code, status) in EXIT_CASES {
         let args = [&["run", agent, "milk", "--json"], *more].concat();
-        let run: Value = project.say(&args, *code).json();
+        let run: Value = project.run(&args, *code).json();
         assert_eq!(run["status"], *status, "{run}");
         let id = run["id"].as_str().unwrap();
         let watched = [&["watch", id, "--json"], *more].concat();
-        project.say(&watched, *code);
+        project.run(&watched, *code);
         // Words for people end the same way, and never without one.
-        let said = project.say(&[&["watch", id], *more].concat(), *code);
+        let said = project.run(&[&["watch", id], *more].concat(), *code);
         assert!(!said.err.is_empty(), "{said:?}");
         let failed = run["error"]["code"].as_str();
         assert_eq!(failed.is_some(), *status == "failed", "{run}");
-        project.say(&["show", id], 0);
+        project.run(&["show", id], 0);
     }
 }
 
 #[test]
-fn a_cancelled_run_is_seven_and_a_second_driver_five() {
+fn a_cancelled_run_exits_with_7_and_a_second_driver_with_5() {
     let project = Project::new();
     let run = project.submit("plain", "milk");
-    project.say(&["cancel", &run], 0);
-    project.say(&["watch", &run], 7);
-    project.say(&["run", "plain", "milk", "--timeout", "soon"], 2);
-    let _worker = project.worker();
-    let said = project.say(&["worker"], 5);
+    project.run(&["cancel", &run], 0);
+    project.run(&["watch", &run], 7);
+    project.run(&["run", "plain", "milk", "--timeout", "soon"], 2);
+    let _worker = project.start_worker();
+    let said = project.run(&["worker"], 5);
     assert!(said.err.contains("is driven by"), "{said:?}");
     assert!(said.err.contains("longhaul submit"), "{said:?}");
 }
 
 #[test]
-fn an_interrupt_saves_the_run_and_a_second_one_hurries() {
+fn an_interrupt_saves_the_run_and_aborts_a_pending_call() {
     let project = Project::new();
     for (args, at) in [
         // At once, in the middle of a run, and in a call that takes a minute.
         (&["run", "steady", "x"][..], &["run_"][..]),
         (&["run", "steady", "x"], &["turn 2"]),
-        (
-            &["run", "slow", "x", "--timeout", "200ms"],
-            &["Ctrl-C cuts it off"],
-        ),
+        (&["run", "slow", "x", "--timeout", "200ms"], &["Ctrl-C cuts it off"]),
     ] {
-        let said = project.interrupt(args, at);
-        let code = if args.contains(&"--timeout") {
-            124
-        } else {
-            130
-        };
+        let said = project.run_and_interrupt(args, at);
+        let code = if args.contains(&"--timeout") { 124 } else { 130 };
         assert_eq!(said.code, code, "{said:?}");
         assert!(said.err.contains("saved at event "), "{said:?}");
         let run = project.json(&["show", "@last", "--json"]);
@@ -73,10 +66,10 @@ fn an_interrupt_saves_the_run_and_a_second_one_hurries() {
         let saved = ["pending", "running"].contains(&run["status"].as_str().unwrap());
         assert!(saved, "{run}");
         assert!(said.err.contains(run["id"].as_str().unwrap()), "{said:?}");
-        project.say(&["cancel", "@last"], 0);
+        project.run(&["cancel", "@last"], 0);
     }
-    let _worker = project.worker();
-    let said = project.interrupt(&["run", "slow", "x"], &["run_"]);
+    let _worker = project.start_worker();
+    let said = project.run_and_interrupt(&["run", "slow", "x"], &["run_"]);
     assert_eq!(said.code, 130, "{said:?}");
     assert!(said.err.contains("Detached. The run goes on"), "{said:?}");
 }
@@ -104,11 +97,8 @@ fn every_command_has_examples() {
         "keys",
         "memory",
     ] {
-        let said = project.say(&[command, "--help"], 0);
+        let said = project.run(&[command, "--help"], 0);
         assert!(said.out.contains("Examples:"), "{command}: {said:?}");
-        assert!(
-            command == "worker" || said.out.contains("--json"),
-            "{command}"
-        );
+        assert!(command == "worker" || said.out.contains("--json"), "{command}");
     }
 }

@@ -37,12 +37,12 @@ fn an_agent_works_on_the_files_of_its_project() {
     project.write("agents/scribe.md", FRONT);
     project.write("scripts/scribe.yaml", SCRIPT);
     project.write("state/mine", "x");
-    project.say(&["agents", "check", "scribe"], 0);
-    project.say(&["run", "scribe", "go", "--no-input"], 0);
+    project.run(&["agents", "check", "scribe"], 0);
+    project.run(&["run", "scribe", "go", "--no-input"], 0);
     let held = fs::read_to_string(project.path().join("docs/a.md")).unwrap();
     assert_eq!(held, "one\nzwei\n");
     assert!(!project.path().join("src").exists());
-    let said = project.say(&["show", "@last", "--transcript"], 0).out;
+    let said = project.run(&["show", "@last", "--transcript"], 0).out;
     for words in [
         "Created `docs/a.md` (8 bytes).",
         "Edited `docs/a.md` at line 2.",

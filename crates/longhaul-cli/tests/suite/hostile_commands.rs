@@ -6,14 +6,14 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use super::front::{command_in, longhaul_in};
+use super::cli::{command_in, longhaul_in};
 use super::project::Project;
 
 /// Text outside the repository.
 const PRIVATE: &str = "private-0f9a";
 
 /// A repository in a folder, beside a folder that it must not read.
-fn repository(folder: &Path) -> PathBuf {
+fn create_repository(folder: &Path) -> PathBuf {
     let root = folder.join("repository");
     for (name, text) in [
         ("victim/id", PRIVATE),
@@ -22,14 +22,8 @@ fn repository(folder: &Path) -> PathBuf {
         ("victim/x.yaml", PRIVATE),
         ("tmp/keep", ""),
         ("repository/longhaul.toml", ""),
-        (
-            "repository/agents/helper.md",
-            "---\nmodel: scripted/helper\n---\nYou help.\n",
-        ),
-        (
-            "repository/scripts/helper.yaml",
-            "replies:\n  - text: Done.\n",
-        ),
+        ("repository/agents/helper.md", "---\nmodel: scripted/helper\n---\nYou help.\n"),
+        ("repository/scripts/helper.yaml", "replies:\n  - text: Done.\n"),
     ] {
         let file = folder.join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -39,11 +33,11 @@ fn repository(folder: &Path) -> PathBuf {
 }
 
 /// All files below a folder that can be read as text; links are followed.
-fn texts(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+fn collect_texts(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            texts(&path, found);
+            collect_texts(&path, found);
         } else if let Ok(bytes) = fs::read(&path) {
             found.push((path, String::from_utf8_lossy(&bytes).into_owned()));
         }
@@ -51,7 +45,7 @@ fn texts(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
 }
 
 /// What a storm over `helper` says, and the texts of the folder that it leaves.
-fn storm(root: &Path) -> (String, Vec<(PathBuf, String)>) {
+fn run_chaos(root: &Path) -> (String, Vec<(PathBuf, String)>) {
     let temp = root.parent().unwrap().join("tmp");
     let args = ["chaos", "helper", "--runs", "1", "--kills", "0", "--keep"];
     let output = longhaul_in(root, &args, &[("TMPDIR", temp.to_str().unwrap())]);
@@ -59,13 +53,13 @@ fn storm(root: &Path) -> (String, Vec<(PathBuf, String)>) {
     let said = String::from_utf8_lossy(&said).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}");
     let mut found = Vec::new();
-    texts(&temp, &mut found);
+    collect_texts(&temp, &mut found);
     assert!(found.len() > 3, "the copy is left: {found:?}");
     (said, found)
 }
 
 #[test]
-fn a_storm_copies_nothing_from_outside_the_project() {
+fn chaos_copies_nothing_from_outside_the_project() {
     for (name, target) in [
         ("skills", "../victim/skills"),
         (".claude", "../victim"),
@@ -75,9 +69,9 @@ fn a_storm_copies_nothing_from_outside_the_project() {
         ("AGENTS.md", "../victim/id"),
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let root = repository(folder.path());
+        let root = create_repository(folder.path());
         symlink(target, root.join(name)).unwrap();
-        let (said, found) = storm(&root);
+        let (said, found) = run_chaos(&root);
         assert!(said.contains("is not copied"), "{name}: {said}");
         let leaked = found.iter().find(|(_, text)| text.contains(PRIVATE));
         assert!(leaked.is_none(), "{name}: {leaked:?}");
@@ -85,16 +79,16 @@ fn a_storm_copies_nothing_from_outside_the_project() {
 }
 
 #[test]
-fn a_storm_copies_what_is_linked_inside_the_project() {
+fn chaos_copies_what_is_linked_inside_the_project() {
     let folder = tempfile::tempdir().unwrap();
-    let root = repository(folder.path());
+    let root = create_repository(folder.path());
     fs::write(root.join("rules.md"), "Be brief.").unwrap();
     symlink("rules.md", root.join("AGENTS.md")).unwrap();
     let script = root.join("skills/tidy/run.sh");
     fs::create_dir_all(script.parent().unwrap()).unwrap();
     fs::write(&script, "#!/bin/sh\n").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let (_, found) = storm(&root);
+    let (_, found) = run_chaos(&root);
     let ends = |end: &str| found.iter().find(|(path, _)| path.ends_with(end));
     assert_eq!(ends("AGENTS.md").unwrap().1, "Be brief.");
     let mode = fs::metadata(&ends("run.sh").unwrap().0).unwrap();
@@ -104,7 +98,7 @@ fn a_storm_copies_what_is_linked_inside_the_project() {
 #[test]
 fn the_demo_asks_no_real_model_that_a_planted_agent_names() {
     let folder = tempfile::tempdir().unwrap();
-    let root = repository(folder.path());
+    let root = create_repository(folder.path());
     let planted = root.join(".longhaul/demo/agents/demo-tidier.md");
     fs::create_dir_all(planted.parent().unwrap()).unwrap();
     let agent = "---\nmodel: openai/gpt-x\ntools: [vault_list, vault_read, vault_write]\n---\nYou.";
@@ -121,16 +115,13 @@ fn the_demo_asks_no_real_model_that_a_planted_agent_names() {
 }
 
 #[test]
-fn a_mock_model_plays_no_folder_outside_the_project() {
+fn a_mock_model_loads_no_scripts_from_outside_the_project() {
     let folder = tempfile::tempdir().unwrap();
-    let root = repository(folder.path());
+    let root = create_repository(folder.path());
     fs::remove_dir_all(root.join("scripts")).unwrap();
     symlink("../victim", root.join("scripts")).unwrap();
-    let mut command = command_in(
-        &root,
-        &["mock-model", "--listen", "127.0.0.1:0", "--until-eof"],
-        &[],
-    );
+    let mut command =
+        command_in(&root, &["mock-model", "--listen", "127.0.0.1:0", "--until-eof"], &[]);
     let output = command.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -140,7 +131,7 @@ fn a_mock_model_plays_no_folder_outside_the_project() {
 #[test]
 fn a_backup_replaces_no_file_of_the_runtime_and_no_folder() {
     let project = Project::new();
-    project.say(&["run", "plain", "bread"], 0);
+    project.run(&["run", "plain", "bread"], 0);
     let data = project.path().join(".longhaul");
     fs::write(data.join("server.json"), "{}").unwrap();
     for name in [
@@ -153,39 +144,27 @@ fn a_backup_replaces_no_file_of_the_runtime_and_no_folder() {
         "longhaul.db-journal",
     ] {
         let before = fs::read(data.join(name)).ok();
-        for target in [
-            format!(".longhaul/{name}"),
-            format!("./.longhaul/../.longhaul/{name}"),
-        ] {
-            let said = project.say(&["db", "backup", &target, "--force"], 2);
+        for target in [format!(".longhaul/{name}"), format!("./.longhaul/../.longhaul/{name}")] {
+            let said = project.run(&["db", "backup", &target, "--force"], 2);
             let words = ["the runtime's own", "the store itself"];
-            assert!(
-                words.iter().any(|words| said.err.contains(words)),
-                "{said:?}"
-            );
+            assert!(words.iter().any(|words| said.err.contains(words)), "{said:?}");
         }
         assert_eq!(fs::read(data.join(name)).ok(), before, "{name}");
     }
-    for flags in [
-        &["db", "backup", "agents"][..],
-        &["db", "backup", "agents", "--force"],
-    ] {
-        let said = project.say(flags, 2);
+    for flags in [&["db", "backup", "agents"][..], &["db", "backup", "agents", "--force"]] {
+        let said = project.run(flags, 2);
         assert!(said.err.contains("`agents` is a folder"), "{said:?}");
     }
-    project.say(&["db", "backup", ".longhaul/copy.db"], 0);
+    project.run(&["db", "backup", ".longhaul/copy.db"], 0);
 }
 
 #[test]
-fn json_of_db_holds_nothing_that_steers_a_terminal() {
+fn json_output_of_db_has_no_terminal_control_characters() {
     let project = Project::new();
-    project.say(&["run", "plain", "bread"], 0);
+    project.run(&["run", "plain", "bread"], 0);
     let name = "copy\u{9b}2J\u{202e}.db";
-    for args in [
-        ["db", "backup", name, "--json"],
-        ["db", "check", name, "--json"],
-    ] {
-        let said = project.say(&args, 0);
+    for args in [["db", "backup", name, "--json"], ["db", "check", name, "--json"]] {
+        let said = project.run(&args, 0);
         assert!(!said.out.contains(['\u{9b}', '\u{202e}']), "{said:?}");
         assert_eq!(said.json()["file"], name);
     }

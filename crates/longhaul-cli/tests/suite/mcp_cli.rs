@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::front::longhaul_in;
+use super::cli::longhaul_in;
 
 const MCP: &str = r#"{
   "mcpServers": {
@@ -31,103 +31,66 @@ fn run(folder: &Path, args: &[&str], env: &[(&str, &str)], code: i32) -> (String
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "{args:?}: {out}{err}");
-    assert!(
-        !format!("{out}{err}").contains("s3cret"),
-        "{args:?}: {out}{err}"
-    );
+    assert!(!format!("{out}{err}").contains("s3cret"), "{args:?}: {out}{err}");
     (out, err)
 }
 
-fn line<'a>(out: &'a str, start: &str) -> &'a str {
+fn find_line<'a>(out: &'a str, start: &str) -> &'a str {
     let line = out.lines().find(|line| line.starts_with(start));
     line.unwrap_or_else(|| panic!("no {start}: {out}"))
 }
 
 #[test]
-fn the_list_says_how_each_server_stands_and_starts_nothing() {
+fn mcp_ls_prints_each_servers_status_and_starts_nothing() {
     let folder = folder(MCP);
     let folder = folder.path();
     let (out, err) = run(folder, &["mcp"], &[], 0);
     assert_eq!(run(folder, &["mcp", "ls"], &[], 0).0, out);
-    assert!(line(&out, "github").contains("npx -y server"), "{out}");
-    assert!(
-        line(&out, "github").contains("GITHUB_TOKEN is not set"),
-        "{out}"
-    );
-    assert!(
-        line(&out, "docs").contains("http   https://docs.example/mcp?..."),
-        "{out}"
-    );
-    assert!(
-        line(&out, "docs").ends_with("not trusted yet: longhaul trust"),
-        "{out}"
-    );
-    assert!(line(&out, "old").ends_with("broken, see below"), "{out}");
-    assert!(line(&out, "off").ends_with("disabled"), "{out}");
-    assert!(
-        err.contains("error: .mcp.json:5:12: server `old`: speaks the old SSE"),
-        "{err}"
-    );
+    assert!(find_line(&out, "github").contains("npx -y server"), "{out}");
+    assert!(find_line(&out, "github").contains("GITHUB_TOKEN is not set"), "{out}");
+    assert!(find_line(&out, "docs").contains("http   https://docs.example/mcp?..."), "{out}");
+    assert!(find_line(&out, "docs").ends_with("not trusted yet: longhaul trust"), "{out}");
+    assert!(find_line(&out, "old").ends_with("broken, see below"), "{out}");
+    assert!(find_line(&out, "off").ends_with("disabled"), "{out}");
+    assert!(err.contains("error: .mcp.json:5:12: server `old`: speaks the old SSE"), "{err}");
     assert!(err.contains("note: .mcp.json:7:"), "{err}");
     let token = [("GITHUB_TOKEN", "gh-s3cret"), ("LONGHAUL_TRUST", "1")];
     let (out, _) = run(folder, &["mcp"], &token, 0);
-    assert!(
-        line(&out, "github").ends_with("trusted by LONGHAUL_TRUST=1"),
-        "{out}"
-    );
+    assert!(find_line(&out, "github").ends_with("trusted by LONGHAUL_TRUST=1"), "{out}");
     let (out, _) = run(folder, &["mcp", "ls", "--json"], &token, 0);
     let told: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(told["trust"], "not_asked");
+    assert_eq!(told["trust"], "trusted_by_variable");
     let status = |at: usize| told["servers"][at]["status"].as_str().unwrap().to_owned();
-    assert_eq!(
-        [status(0), status(2), status(3)],
-        ["trusted", "broken", "disabled"]
-    );
-    assert_eq!(told["servers"][0]["way"]["env"][0], "TOKEN");
-    assert_eq!(told["servers"][0]["way"]["reads"][0], "GITHUB_TOKEN");
-    assert_eq!(told["servers"][1]["way"]["headers"][0], "Authorization");
+    assert_eq!([status(0), status(2), status(3)], ["trusted", "broken", "disabled"]);
+    assert_eq!(told["servers"][0]["transport"]["env"][0], "TOKEN");
+    assert_eq!(told["servers"][0]["transport"]["reads"][0], "GITHUB_TOKEN");
+    assert_eq!(told["servers"][1]["transport"]["headers"][0], "Authorization");
     fs::remove_file(folder.join(".mcp.json")).unwrap();
     let (out, err) = run(folder, &["mcp"], &[], 0);
-    assert!(
-        out.is_empty() && err.contains("There is no .mcp.json"),
-        "{out}{err}"
-    );
+    assert!(out.is_empty() && err.contains("There is no .mcp.json"), "{out}{err}");
 }
 
 #[test]
-fn a_broken_file_is_told_and_stops_nobody_who_asks_for_no_server() {
+fn an_invalid_mcp_file_is_reported_and_blocks_no_other_agent() {
     let folder = folder("{\n  \"mcpServers\": {,\n");
     let folder = folder.path();
     let (_, err) = run(folder, &["mcp"], &[], 2);
     assert!(err.contains("error: .mcp.json:2:18: "), "{err}");
     let (out, _) = run(folder, &["mcp", "--json"], &[], 2);
     let told: Value = serde_json::from_str(&out).unwrap();
-    assert!(
-        told["problems"][0]
-            .as_str()
-            .unwrap()
-            .starts_with(".mcp.json:2:18")
-    );
+    assert!(told["problems"][0].as_str().unwrap().starts_with(".mcp.json:2:18"));
     let (_, err) = run(folder, &["mcp", "check"], &[], 2);
     assert!(err.contains("longhaul mcp ls"), "{err}");
     fs::create_dir(folder.join("agents")).unwrap();
     fs::create_dir(folder.join("scripts")).unwrap();
-    fs::write(
-        folder.join("agents/a.md"),
-        "---\nmodel: scripted/a\n---\nYou.",
-    )
-    .unwrap();
-    fs::write(
-        folder.join("scripts/a.yaml"),
-        "replies: [{ text: Done. }]\n",
-    )
-    .unwrap();
+    fs::write(folder.join("agents/a.md"), "---\nmodel: scripted/a\n---\nYou.").unwrap();
+    fs::write(folder.join("scripts/a.yaml"), "replies: [{ text: Done. }]\n").unwrap();
     let (out, _) = run(folder, &["run", "a", "x"], &[], 0);
     assert!(out.contains("Done."), "{out}");
 }
 
 #[test]
-fn nothing_is_started_that_nobody_trusts() {
+fn no_untrusted_server_is_started() {
     let folder = folder(r#"{"mcpServers": {"a": {"command": "touch", "args": ["started"]}}}"#);
     let folder = folder.path();
     let (_, err) = run(folder, &["mcp", "check"], &[], 6);
@@ -136,15 +99,11 @@ fn nothing_is_started_that_nobody_trusts() {
     assert!(!folder.join("started").exists());
     let (_, err) = run(folder, &["mcp", "check", "b"], &[], 2);
     assert!(err.contains("names no server `b`"), "{err}");
-    assert!(
-        run(folder, &["mcp", "--help"], &[], 0)
-            .0
-            .contains("Examples:")
-    );
+    assert!(run(folder, &["mcp", "--help"], &[], 0).0.contains("Examples:"));
 }
 
 /// A project with an agent that asks for the tools of a server.
-fn with_agent(mcp: &str) -> TempDir {
+fn folder_with_agent(mcp: &str) -> TempDir {
     let folder = folder(mcp);
     for (name, text) in [
         (
@@ -164,9 +123,9 @@ fn with_agent(mcp: &str) -> TempDir {
 }
 
 #[test]
-fn a_run_that_needs_what_nobody_trusts_is_blocked_and_starts_nothing() {
+fn a_run_with_an_untrusted_server_is_blocked_and_starts_nothing() {
     let folder =
-        with_agent(r#"{"mcpServers": {"fake": {"command": "touch", "args": ["started"]}}}"#);
+        folder_with_agent(r#"{"mcpServers": {"fake": {"command": "touch", "args": ["started"]}}}"#);
     let folder = folder.path();
     let (_, err) = run(folder, &["run", "a", "x", "--no-input"], &[], 3);
     assert!(err.contains("is not trusted yet"), "{err}");
@@ -178,8 +137,5 @@ fn a_run_that_needs_what_nobody_trusts_is_blocked_and_starts_nothing() {
     let (out, _) = run(folder, &["agents", "check", "a"], &[], 0);
     assert!(out.contains("outside any sandbox"), "{out}");
     let (out, _) = run(folder, &["trust", "ls"], &[], 0);
-    assert!(
-        line(&out, ".mcp.json").ends_with("not trusted  a, integrations_agent"),
-        "{out}"
-    );
+    assert!(find_line(&out, ".mcp.json").ends_with("not trusted  a, integrations_agent"), "{out}");
 }

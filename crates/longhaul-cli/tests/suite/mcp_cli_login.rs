@@ -11,14 +11,14 @@ use std::sync::mpsc::{self, Receiver};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::front::{command_in, longhaul_in};
+use super::cli::{command_in, longhaul_in};
 
 /// The server, until it is dropped.
-struct Guarded(Child, u16);
+struct LoginServer(Child, u16);
 
-impl Guarded {
+impl LoginServer {
     fn start() -> Self {
-        let judges = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/judges");
+        let judges = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop");
         let mut child = Command::new("python3")
             .args(["-B".as_ref(), judges.join("oauth_mcp.py").as_os_str()])
             .stdin(Stdio::piped())
@@ -46,7 +46,7 @@ impl Guarded {
     }
 }
 
-impl Drop for Guarded {
+impl Drop for LoginServer {
     fn drop(&mut self) {
         _ = self.0.kill();
         _ = self.0.wait();
@@ -59,34 +59,25 @@ fn run(folder: &Path, args: &[&str], code: i32) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "{args:?}: {out}{err}");
-    assert!(
-        !format!("{out}{err}").contains("s3cret"),
-        "{args:?}: {out}{err}"
-    );
+    assert!(!format!("{out}{err}").contains("s3cret"), "{args:?}: {out}{err}");
     (out, err)
 }
 
 /// Asks for an address as a browser would, and says where that leads.
-fn visit(address: &str) -> Option<String> {
+fn fetch_redirect(address: &str) -> Option<String> {
     let rest = address.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
     let mut line = TcpStream::connect(host).unwrap();
-    write!(
-        line,
-        "GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
-    )
-    .unwrap();
+    write!(line, "GET /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n").unwrap();
     let mut said = String::new();
     line.read_to_string(&mut said).unwrap();
-    let location = said
-        .lines()
-        .find_map(|line| line.strip_prefix("location: "));
+    let location = said.lines().find_map(|line| line.strip_prefix("location: "));
     location.map(str::to_owned)
 }
 
 /// A login until its address is shown: the process, where agreeing leads, and what is
 /// said after that.
-fn begun(folder: &Path, args: &[&str]) -> (Child, String, Receiver<String>) {
+fn start_login(folder: &Path, args: &[&str]) -> (Child, String, Receiver<String>) {
     let args = [&["mcp", "login", "guarded", "--no-browser"], args].concat();
     let mut child = command_in(folder, &args, &[])
         .stdin(Stdio::piped())
@@ -97,7 +88,7 @@ fn begun(folder: &Path, args: &[&str]) -> (Child, String, Receiver<String>) {
     let told = BufReader::new(child.stderr.take().unwrap());
     let mut lines = told.lines().map(Result::unwrap);
     let address = lines.find(|line| line.trim().starts_with("http://127.0.0.1:"));
-    let led_to = visit(address.expect("an address").trim()).expect("a redirect");
+    let led_to = fetch_redirect(address.expect("an address").trim()).expect("a redirect");
     // What is said from here on is read to its end, so that nobody waits for us.
     let (tells, told) = mpsc::channel();
     std::thread::spawn(move || {
@@ -107,27 +98,27 @@ fn begun(folder: &Path, args: &[&str]) -> (Child, String, Receiver<String>) {
 }
 
 /// Logs in as a person would.
-fn logged_in(folder: &Path) {
-    let (login, led_to, _) = begun(folder, &[]);
-    visit(&led_to);
-    assert!(ended(login).contains("logged in"));
+fn log_in(folder: &Path) {
+    let (login, led_to, _) = start_login(folder, &[]);
+    fetch_redirect(&led_to);
+    assert!(wait_output(login).contains("logged in"));
 }
 
 /// Logs out, and says what a program is told of it.
-fn logged_out(folder: &Path) -> Value {
+fn log_out(folder: &Path) -> Value {
     let (out, _) = run(folder, &["mcp", "logout", "guarded", "--json"], 0);
     serde_json::from_str(&out).unwrap()
 }
 
 /// The one login that is kept.
-fn kept(folder: &Path) -> PathBuf {
+fn credential_file(folder: &Path) -> PathBuf {
     let logins = fs::read_dir(folder.join(".local/state/longhaul/logins")).unwrap();
     let mut logins = logins.map(|entry| entry.unwrap().path());
     let kept = logins.find(|path| path.extension().is_some_and(|kind| kind == "json"));
     kept.expect("a login")
 }
 
-fn ended(child: Child) -> String {
+fn wait_output(child: Child) -> String {
     let output = child.wait_with_output().unwrap();
     let out = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(output.status.code(), Some(0), "{out}");
@@ -136,7 +127,7 @@ fn ended(child: Child) -> String {
 
 #[test]
 fn a_person_logs_in_once_and_out_again() {
-    let server = Guarded::start();
+    let server = LoginServer::start();
     let folder = server.project();
     let folder = folder.path();
     // Nothing is asked of a server that nobody trusts.
@@ -147,21 +138,18 @@ fn a_person_logs_in_once_and_out_again() {
     let (out, _) = run(folder, &["mcp", "check", "guarded", "--json"], 5);
     let told: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(told["checks"][0]["needs_login"], true, "{out}");
-    let (login, led_to, _) = begun(folder, &[]);
+    let (login, led_to, _) = start_login(folder, &[]);
     // Somebody else's answer is not taken.
-    assert_eq!(visit(&led_to.replace("state=", "state=x")), None);
-    assert_eq!(visit(&led_to), None);
-    let out = ended(login);
+    assert_eq!(fetch_redirect(&led_to.replace("state=", "state=x")), None);
+    assert_eq!(fetch_redirect(&led_to), None);
+    let out = wait_output(login);
     assert_eq!(out, "guarded: logged in, renewed by itself; scopes: use\n");
     run(folder, &["mcp", "check", "guarded"], 0);
     let (out, _) = run(folder, &["mcp", "ls"], 0);
-    assert!(
-        out.contains("trusted, logged in, renewed by itself"),
-        "{out}"
-    );
+    assert!(out.contains("trusted, logged in, renewed by itself"), "{out}");
     let (out, _) = run(folder, &["mcp", "ls", "--json"], 0);
     let told: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(told["servers"][0]["login"]["renews"], true, "{out}");
+    assert_eq!(told["servers"][0]["login"]["refreshes"], true, "{out}");
     assert_eq!(told["servers"][1]["login"], Value::Null, "{out}");
     let logins = folder.join(".local/state/longhaul/logins");
     assert_eq!(fs::metadata(&logins).unwrap().mode() & 0o777, 0o700);
@@ -169,43 +157,32 @@ fn a_person_logs_in_once_and_out_again() {
         assert_eq!(entry.unwrap().metadata().unwrap().mode() & 0o777, 0o600);
     }
     let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
-    assert_eq!(
-        out,
-        "guarded: its login is forgotten, and taken back there\n"
-    );
-    let told = logged_out(folder);
+    assert_eq!(out, "guarded: its login is forgotten, and taken back there\n");
+    let told = log_out(folder);
     assert_eq!(
         told,
-        json!({ "server": "guarded", "forgotten": false, "revoked": false, "why": null })
+        json!({ "server": "guarded", "removed": false, "revoked": false, "reason": null })
     );
     run(folder, &["mcp", "check", "guarded"], 5);
 }
 
 #[test]
-fn where_the_browser_is_elsewhere_its_address_is_pasted() {
-    let server = Guarded::start();
+fn a_redirect_url_can_be_pasted() {
+    let server = LoginServer::start();
     let folder = server.project();
     let folder = folder.path();
     run(folder, &["trust", "--yes"], 0);
-    let (mut login, led_to, _) = begun(folder, &["--json", "--scope", "admin more"]);
+    let (mut login, led_to, _) = start_login(folder, &["--json", "--scope", "admin more"]);
     let mut stdin = login.stdin.take().unwrap();
-    write!(
-        stdin,
-        "what?\nhttp://127.0.0.1/callback?state=x\n{led_to}\n"
-    )
-    .unwrap();
-    let told: Value = serde_json::from_str(&ended(login)).unwrap();
+    write!(stdin, "what?\nhttp://127.0.0.1/callback?state=x\n{led_to}\n").unwrap();
+    let told: Value = serde_json::from_str(&wait_output(login)).unwrap();
     assert_eq!(told["logged_in"], true, "{told}");
-    assert_eq!(
-        told["login"]["scopes"],
-        json!(["use", "admin", "more"]),
-        "{told}"
-    );
+    assert_eq!(told["login"]["scopes"], json!(["use", "admin", "more"]), "{told}");
 }
 
 #[test]
-fn where_there_is_nothing_to_log_in_at_it_is_said() {
-    let server = Guarded::start();
+fn a_server_without_a_login_is_reported() {
+    let server = LoginServer::start();
     let folder = server.project();
     let folder = folder.path();
     run(folder, &["trust", "--yes"], 0);
@@ -222,40 +199,40 @@ fn where_there_is_nothing_to_log_in_at_it_is_said() {
 }
 
 #[test]
-fn a_browser_that_is_being_heard_is_heard_to_the_end_whatever_is_pasted() {
-    let server = Guarded::start();
+fn a_redirect_in_progress_completes_whatever_is_pasted() {
+    let server = LoginServer::start();
     let folder = server.project();
     let folder = folder.path();
     run(folder, &["trust", "--yes"], 0);
-    let (mut login, led_to, told) = begun(folder, &[]);
+    let (mut login, led_to, told) = start_login(folder, &[]);
     let rest = led_to.strip_prefix("http://").unwrap();
     let (host, path) = rest.split_once('/').unwrap();
     let mut slow = TcpStream::connect(host).unwrap();
     write!(slow, "GET /{path} HTTP/1.1\r\n").unwrap();
     // Who comes later was let in later.
-    assert_eq!(visit(&format!("http://{host}/")), None);
+    assert_eq!(fetch_redirect(&format!("http://{host}/")), None);
     let mut stdin = login.stdin.take().unwrap();
     writeln!(stdin, "what?").unwrap();
     assert!(told.iter().any(|line| line.contains("not the address")));
     write!(slow, "\r\n").unwrap();
-    assert!(ended(login).contains("logged in"));
+    assert!(wait_output(login).contains("logged in"));
 }
 
 #[test]
-fn a_login_that_can_not_be_renewed_is_made_anew() {
-    let server = Guarded::start();
+fn a_login_that_can_not_be_refreshed_is_replaced() {
+    let server = LoginServer::start();
     let folder = server.project();
     let folder = folder.path();
-    let change = |what: &str| visit(&format!("http://127.0.0.1:{}/do?{what}", server.1));
+    let change = |what: &str| fetch_redirect(&format!("http://127.0.0.1:{}/do?{what}", server.1));
     run(folder, &["trust", "--yes"], 0);
     // Only calls want a login, or nothing does.
     change("open=true&well_known=404");
     let (out, _) = run(folder, &["mcp", "login", "guarded", "--no-browser"], 0);
     assert_eq!(out, "guarded: needs no login\n");
     change("well_known=0");
-    let (login, led_to, _) = begun(folder, &[]);
-    visit(&led_to);
-    assert!(ended(login).contains("logged in"));
+    let (login, led_to, _) = start_login(folder, &[]);
+    fetch_redirect(&led_to);
+    assert!(wait_output(login).contains("logged in"));
     // An outage passes, and nobody has to do anything.
     change("open=false&revoke=1&well_known=503");
     let (out, _) = run(folder, &["mcp", "check", "guarded", "--json"], 5);
@@ -266,24 +243,21 @@ fn a_login_that_can_not_be_renewed_is_made_anew() {
     let told: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(told["checks"][0]["needs_login"], true, "{out}");
     let message = told["checks"][0]["message"].as_str().unwrap();
-    assert!(
-        message.ends_with("run `longhaul mcp login guarded`."),
-        "{message}"
-    );
-    let (login, led_to, _) = begun(folder, &[]);
-    visit(&led_to);
-    assert!(ended(login).contains("logged in"));
+    assert!(message.ends_with("run `longhaul mcp login guarded`."), "{message}");
+    let (login, led_to, _) = start_login(folder, &[]);
+    fetch_redirect(&led_to);
+    assert!(wait_output(login).contains("logged in"));
     run(folder, &["mcp", "check", "guarded"], 0);
 }
 
 #[test]
-fn a_login_is_forgotten_whatever_becomes_of_it_there() {
-    let server = Guarded::start();
+fn a_logout_removes_the_login_even_if_revocation_fails() {
+    let server = LoginServer::start();
     let folder = server.project();
     let folder = folder.path();
-    let change = |what: &str| visit(&format!("http://127.0.0.1:{}/do?{what}", server.1));
+    let change = |what: &str| fetch_redirect(&format!("http://127.0.0.1:{}/do?{what}", server.1));
     run(folder, &["trust", "--yes"], 0);
-    logged_in(folder);
+    log_in(folder);
     change("revoke_status=503");
     let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
     let why = "it answered with HTTP 503 for its refresh token";
@@ -291,45 +265,42 @@ fn a_login_is_forgotten_whatever_becomes_of_it_there() {
         out,
         format!("guarded: its login is forgotten here; it could not be taken back there: {why}\n")
     );
-    logged_in(folder);
-    let told = logged_out(folder);
+    log_in(folder);
+    let told = log_out(folder);
     assert_eq!(
         told,
-        json!({ "server": "guarded", "forgotten": true, "revoked": false, "why": why })
+        json!({ "server": "guarded", "removed": true, "revoked": false, "reason": why })
     );
     change("revoke_status=200&revokes=false");
-    logged_in(folder);
+    log_in(folder);
     let (out, _) = run(folder, &["mcp", "logout", "guarded"], 0);
-    assert_eq!(
-        out,
-        "guarded: its login is forgotten here; it offers no way to take it back\n"
-    );
+    assert_eq!(out, "guarded: its login is forgotten here; it offers no way to take it back\n");
     change("revokes=true");
     // What nobody can read is named with what helps, and that does help.
-    logged_in(folder);
-    fs::write(kept(folder), "{").unwrap();
+    log_in(folder);
+    fs::write(credential_file(folder), "{").unwrap();
     let (_, err) = run(folder, &["mcp", "login", "guarded", "--no-browser"], 2);
     assert!(err.contains("`longhaul mcp logout guarded`"), "{err}");
-    let told = logged_out(folder);
-    assert_eq!(told["why"], "what was kept can't be read", "{told}");
+    let told = log_out(folder);
+    assert_eq!(told["reason"], "what was kept can't be read", "{told}");
     // A server that nobody trusts any more is not asked.
-    logged_in(folder);
+    log_in(folder);
     run(folder, &["trust", "revoke"], 0);
-    let told = logged_out(folder);
-    assert_eq!(told["forgotten"], true, "{told}");
+    let told = log_out(folder);
+    assert_eq!(told["removed"], true, "{told}");
     assert_eq!(told["revoked"], false, "{told}");
-    let why = told["why"].as_str().unwrap();
+    let why = told["reason"].as_str().unwrap();
     assert!(why.contains("not trusted"), "{why}");
 }
 
 #[test]
-fn a_logout_that_takes_long_can_be_stopped() {
-    let server = Guarded::start();
+fn a_slow_logout_can_be_interrupted() {
+    let server = LoginServer::start();
     let folder = server.project();
     let folder = folder.path();
-    let ask = |what: &str| visit(&format!("http://127.0.0.1:{}/{what}", server.1));
+    let ask = |what: &str| fetch_redirect(&format!("http://127.0.0.1:{}/{what}", server.1));
     run(folder, &["trust", "--yes"], 0);
-    logged_in(folder);
+    log_in(folder);
     ask("do?gate=false");
     let logout = command_in(folder, &["mcp", "logout", "guarded"], &[])
         .stdin(Stdio::null())
@@ -345,6 +316,6 @@ fn a_logout_that_takes_long_can_be_stopped() {
     let err = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(130), "{err}");
     assert!(err.contains("still kept here"), "{err}");
-    kept(folder);
+    credential_file(folder);
     ask("do?gate=true");
 }

@@ -12,9 +12,9 @@ fn project() -> Project {
              You.{{% for said in memory %}} {{{{ said.role }}}}: {{{{ said.text }}}}{{% endfor %}}\n"
         )
     };
-    project.write("agents/keeper.md", &agent("keeper", "remember"));
+    project.write("agents/noter.md", &agent("noter", "remember"));
     project.write(
-        "scripts/keeper.yaml",
+        "scripts/noter.yaml",
         "replies:\n\
          - tools: [{ name: remember, input: { text: 'Likes {{ input }}', tags: [taste] } }]\n\
          - text: 'Kept: {{ last_result }}'\n",
@@ -29,24 +29,24 @@ fn project() -> Project {
     project
 }
 
-fn output(project: &Project, args: &[&str]) -> String {
+fn run_output(project: &Project, args: &[&str]) -> String {
     let run = project.json(&[&["run"], args, &["--json"]].concat());
     run["output"]["text"].as_str().unwrap().to_owned()
 }
 
 #[test]
-fn a_note_of_one_run_is_found_by_the_next_and_removed_by_people() {
+fn a_note_of_one_run_is_found_by_the_next_and_deleted_by_the_user() {
     let project = project();
-    let kept = output(&project, &["keeper", "green tea", "--resource", "ada"]);
+    let kept = run_output(&project, &["noter", "green tea", "--resource", "ada"]);
     assert!(kept.starts_with("Kept: Noted as note_"), "{kept}");
-    output(&project, &["keeper", "black coffee", "--resource", "ada"]);
-    let found = output(&project, &["finder", "tea?", "--resource", "ada"]);
+    run_output(&project, &["noter", "black coffee", "--resource", "ada"]);
+    let found = run_output(&project, &["finder", "tea?", "--resource", "ada"]);
     assert!(found.contains("Notes about ada, the best match first:"));
     assert!(found.contains("[taste]") && found.contains("Likes green tea"));
     assert!(!found.contains("coffee"), "{found}");
-    let other = output(&project, &["finder", "tea", "--resource", "bob"]);
+    let other = run_output(&project, &["finder", "tea", "--resource", "bob"]);
     assert!(other.contains("No note about bob"), "{other}");
-    let nobody = output(&project, &["finder", "tea"]);
+    let nobody = run_output(&project, &["finder", "tea"]);
     assert!(nobody.contains("--resource NAME or --thread NAME"));
 
     let notes = project.json(&["memory", "notes", "ada", "--json"]);
@@ -62,70 +62,65 @@ fn a_note_of_one_run_is_found_by_the_next_and_removed_by_people() {
     assert!(note["run"].as_str().unwrap().starts_with("run_"));
     let id = note["id"].as_str().unwrap();
 
-    let said = project.say(&["memory", "notes", "ada", "TEA", "sugar"], 0);
+    let said = project.run(&["memory", "notes", "ada", "TEA", "sugar"], 0);
     assert!(said.out.contains(id) && said.out.contains("Likes green tea"));
     assert!(!said.out.contains("coffee"), "{said:?}");
-    let said = project.say(&["memory", "forget", id], 0);
+    let said = project.run(&["memory", "forget", id], 0);
     assert_eq!(said.out, "1 note forgotten.\n");
-    let said = project.say(&["memory", "forget", id], 2);
+    let said = project.run(&["memory", "forget", id], 2);
     assert!(said.err.contains("there is no note note_"), "{said:?}");
-    let said = project.say(&["memory", "notes", "ada", "tea"], 0);
+    let said = project.run(&["memory", "notes", "ada", "tea"], 0);
     assert!(said.err.contains("No note about `ada`"), "{said:?}");
 
     // Somebody else drives: people remove notes all the same.
-    let _worker = project.worker();
-    let said = project.say(&["memory", "forget", "--all", "ada"], 0);
+    let _worker = project.start_worker();
+    let said = project.run(&["memory", "forget", "--all", "ada"], 0);
     assert_eq!(said.out, "1 note forgotten.\n");
-    let said = project.say(&["memory", "notes", "ada"], 0);
+    let said = project.run(&["memory", "notes", "ada"], 0);
     assert!(said.err.contains("There are no notes about `ada`."));
 }
 
 #[test]
 fn a_thread_is_remembered_shown_and_cleared() {
     let project = project();
-    output(&project, &["plain", "milk", "--thread", "shop"]);
-    output(&project, &["plain", "bread", "--thread", "shop"]);
+    run_output(&project, &["plain", "milk", "--thread", "shop"]);
+    run_output(&project, &["plain", "bread", "--thread", "shop"]);
     let shown = project.json(&["memory", "show", "shop", "--json"]);
     assert_eq!(shown["count"], 4);
     assert_eq!(shown["data"].as_array().unwrap().len(), 4);
-    let said = project.say(&["memory", "show", "shop", "--limit", "2"], 0);
+    let said = project.run(&["memory", "show", "shop", "--limit", "2"], 0);
     assert!(said.out.starts_with("user:\n  bread\n"), "{said:?}");
     assert!(said.out.contains("\nassistant:\n  Done: "), "{said:?}");
     assert!(said.err.contains("The newest 2 of 4 messages."));
     // What was said before is part of the prompt of a run in the same thread.
     let run = project.json(&["run", "finder", "x", "--thread", "shop", "--json"]);
     let id = run["id"].as_str().unwrap();
-    let page = project.say(&["show", id, "--transcript"], 0);
+    let page = project.run(&["show", id, "--transcript"], 0);
     assert!(page.out.contains("assistant: Done: milk"), "{page:?}");
     // A thread is a resource of its own for notes.
-    assert!(
-        run["output"]["text"]
-            .as_str()
-            .unwrap()
-            .contains("about shop")
-    );
+    assert!(run["output"]["text"].as_str().unwrap().contains("about shop"));
 
-    let _worker = project.worker();
-    let said = project.say(&["memory", "clear", "shop"], 0);
+    let _worker = project.start_worker();
+    let said = project.run(&["memory", "clear", "shop"], 0);
     assert_eq!(said.out, "6 messages of `shop` forgotten.\n");
-    let said = project.say(&["memory", "show", "shop"], 0);
+    let said = project.run(&["memory", "show", "shop"], 0);
     assert!(said.err.contains("Nothing is remembered of `shop`."));
 }
 
 #[test]
-fn where_nothing_was_ever_kept_nothing_is_made() {
+fn memory_commands_create_no_store() {
     let project = project();
-    let said = project.say(&["memory", "show", "shop"], 0);
+    let said = project.run(&["memory", "show", "shop"], 0);
     assert!(said.err.contains("Nothing is remembered"), "{said:?}");
-    let said = project.say(&["memory", "forget", "--all", "ada"], 0);
+    let said = project.run(&["memory", "forget", "--all", "ada"], 0);
     assert_eq!(said.out, "0 notes forgotten.\n");
-    project.say(&["memory", "forget"], 2);
-    project.say(&["memory", "forget", "note_x"], 2);
-    project.say(&["memory", "show", "a\u{7}b"], 2);
+    project.run(&["memory", "forget"], 2);
+    project.run(&["memory", "forget", "note_x"], 2);
+    project.run(&["memory", "show", "a\u{7}b"], 2);
     assert!(!project.store().exists());
     let mut named = project.command(&["memory", "show", "shop"]);
     let said = named.env("LONGHAUL_URL", "http://127.0.0.1:1").output();
-    let said = super::project::Said::of(&said.unwrap());
+    let said = super::project::CommandOutput::from_output(&said.unwrap());
     assert_eq!(said.code, 2);
     assert!(said.err.contains("memory is looked at where its store is"));
 }

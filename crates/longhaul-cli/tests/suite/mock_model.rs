@@ -1,11 +1,11 @@
 //! `longhaul mock-model` as its surroundings see it: real sockets, faults,
 //! signals, and everything that a stranger may send.
 
+mod apis;
 mod faults;
 mod guide;
-mod life;
-mod strangers;
-mod wires;
+mod lifecycle;
+mod malformed_requests;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -14,13 +14,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::project::Project;
-use super::served::Served;
+use super::server_harness::TestServer;
 
 /// So long it is waited for an answer before a test gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where each wire is.
-const WIRES: [&str; 3] = ["/v1/messages", "/v1/responses", "/v1/chat/completions"];
+const API_PATHS: [&str; 3] = ["/v1/messages", "/v1/responses", "/v1/chat/completions"];
 
 const SCRIPT: &str = "replies:
 - text: 'Looking for {{ input }}.'
@@ -36,21 +36,21 @@ fn project() -> Project {
 }
 
 /// A mock with these flags, at any free port.
-fn start(project: &Project, flags: &[&str]) -> Served {
+fn start(project: &Project, flags: &[&str]) -> TestServer {
     let listen = ["mock-model", "--listen", "127.0.0.1:0", "--until-eof"];
-    Served::of(project.command(&[&listen[..], flags].concat()))
+    TestServer::from_command(project.command(&[&listen[..], flags].concat()))
 }
 
 /// A question that every wire understands, because what it does not know it ignores.
-fn question(model: &str, stream: bool) -> Value {
+fn chat_request(model: &str, stream: bool) -> Value {
     let talk = json!([{ "role": "user", "content": "the key" }]);
     json!({ "model": model, "max_tokens": 100, "messages": talk, "input": talk, "stream": stream })
 }
 
 /// A connection to a mock.
-fn connect(served: &Served) -> TcpStream {
+fn connect(served: &TestServer) -> TcpStream {
     let stream = TcpStream::connect(served.address()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
     stream
 }
 
@@ -63,7 +63,7 @@ fn request(path: &str, headers: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// Sends these bytes and reads to the end of the connection.
-fn exchange(served: &Served, bytes: &[u8]) -> String {
+fn send_raw(served: &TestServer, bytes: &[u8]) -> String {
     let mut stream = connect(served);
     stream.write_all(bytes).unwrap();
     let mut came = Vec::new();
@@ -72,11 +72,11 @@ fn exchange(served: &Served, bytes: &[u8]) -> String {
 }
 
 /// The same for a body; the connection is closed after it.
-fn send(served: &Served, path: &str, body: &[u8]) -> String {
-    exchange(served, &request(path, "connection: close\r\n", body))
+fn send_body(served: &TestServer, path: &str, body: &[u8]) -> String {
+    send_raw(served, &request(path, "connection: close\r\n", body))
 }
 
 /// Whether an answer has this status.
-fn is(answer: &str, status: u16) -> bool {
+fn has_status(answer: &str, status: u16) -> bool {
     answer.starts_with(&format!("HTTP/1.1 {status} "))
 }

@@ -7,41 +7,41 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use longhaul::assemble::models;
+use longhaul::assemble::model_resolver;
 use longhaul::config::load::load;
+use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::settings::Config;
-use longhaul::config::surroundings::Surroundings;
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_engine::clock::SystemClock;
 
-use super::stand_in::{StandIn, json};
+use super::fake_server::{FakeServer, json_response};
 
 /// A project without a key whose Ollama is there.
-fn config(url: &str) -> Config {
+fn ollama_config(url: &str) -> Config {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("longhaul.toml"), "").unwrap();
     let host = ("OLLAMA_HOST".to_owned(), url.to_owned());
-    let here = Surroundings {
+    let here = ProcessEnv {
         cwd: folder.path().to_path_buf(),
         env: BTreeMap::from([host]),
-        ..Surroundings::default()
+        ..ProcessEnv::default()
     };
     load(&here, &[]).unwrap()
 }
 
 /// A clock that the test moves.
 #[derive(Debug)]
-struct Hand(Mutex<Timestamp>);
+struct ManualClock(Mutex<Timestamp>);
 
-impl Hand {
-    fn moves(&self, seconds: u64) {
+impl ManualClock {
+    fn advance(&self, seconds: u64) {
         let mut time = self.0.lock().unwrap();
         *time = time.plus(Millis::from_secs(seconds));
     }
 }
 
 #[async_trait::async_trait]
-impl Clock for Hand {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         *self.0.lock().unwrap()
     }
@@ -50,25 +50,24 @@ impl Clock for Hand {
 }
 
 #[test]
-fn a_yes_is_believed_for_seconds_and_a_no_for_half_a_minute() {
-    for (list, age, says) in [
-        (r#"{"data":[{"id":"qwen3:8b"}]}"#, 5, true),
-        (r#"{"data":[]}"#, 30, false),
-    ] {
-        let server = StandIn::new(move |_| json("200 OK", list));
-        let hand = Arc::new(Hand(Mutex::new(Timestamp::from_micros(0))));
+fn availability_is_cached_for_5_s_and_unavailability_for_30_s() {
+    for (list, age, says) in
+        [(r#"{"data":[{"id":"qwen3:8b"}]}"#, 5, true), (r#"{"data":[]}"#, 30, false)]
+    {
+        let server = FakeServer::new(move |_| json_response("200 OK", list));
+        let hand = Arc::new(ManualClock(Mutex::new(Timestamp::from_micros(0))));
         let clock: Arc<dyn Clock> = Arc::clone(&hand) as Arc<dyn Clock>;
-        let shelf = models(&config(&server.url), &clock);
+        let shelf = model_resolver(&ollama_config(&server.url), &clock);
         for (later, asked) in [(0, 1), (age - 1, 1), (1, 2)] {
-            hand.moves(later);
-            assert_eq!(shelf.find(None).is_ok(), says, "{list}");
-            assert_eq!(server.asked().len(), asked, "{list} {later}");
+            hand.advance(later);
+            assert_eq!(shelf.resolve(None).is_ok(), says, "{list}");
+            assert_eq!(server.requests().len(), asked, "{list} {later}");
         }
     }
 }
 
 #[test]
-fn one_question_does_not_keep_another_waiting() {
+fn availability_checks_run_concurrently() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let most = Arc::new(AtomicUsize::new(0));
@@ -89,11 +88,11 @@ fn one_question_does_not_keep_another_waiting() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     // On a busy machine two may miss each other once.
     for _ in 0..5 {
-        let shelf = models(&config(&url), &clock);
+        let shelf = model_resolver(&ollama_config(&url), &clock);
         let both = Barrier::new(2);
         let ask = || {
             both.wait();
-            assert!(shelf.find(None).is_err());
+            assert!(shelf.resolve(None).is_err());
         };
         std::thread::scope(|scope| {
             scope.spawn(ask);

@@ -3,52 +3,50 @@
 
 use std::collections::BTreeMap;
 
-use super::likeness::likeness;
-use super::project::{Project, Said, Worker};
-use super::served::Served;
+use super::normalize::normalize;
+use super::project::{CommandOutput, Project, WorkerProcess};
+use super::server_harness::TestServer;
 
 /// Lines that only one side says, and why that is right.
-const ONE_SIDED: &[(&str, &str)] = &[(
+const ONE_SIDED_LINES: &[(&str, &str)] = &[(
     "driven by pid",
     "who stands beside another driver is told which; a server is always the driver",
 )];
 
 /// What an order to end says when the driver has not heard it yet, and when it has: which of
 /// both is chance.
-const ENDING: (&str, &str) = (
-    "is told to end; it ends when its driver hears, within <span>.",
-    "is cancelled.",
-);
+const CANCEL_TEXTS: (&str, &str) =
+    ("is told to end; it ends when its driver hears, within <span>.", "is cancelled.");
 
 /// A project, who drives it, and what came up in the story so far.
-struct World {
+struct Deployment {
     project: Project,
-    _worker: Option<Worker>,
-    served: Option<Served>,
+    _worker: Option<WorkerProcess>,
+    server: Option<TestServer>,
     /// A server is named instead of found.
-    named: bool,
+    is_named: bool,
     runs: BTreeMap<String, String>,
 }
 
-impl World {
-    fn worked() -> Self {
+impl Deployment {
+    fn with_worker() -> Self {
         let project = project();
         Self {
-            _worker: Some(project.worker()),
-            served: None,
+            _worker: Some(project.start_worker()),
+            server: None,
             project,
-            named: false,
+            is_named: false,
             runs: BTreeMap::new(),
         }
     }
 
-    fn served(named: bool) -> Self {
+    fn with_server(named: bool) -> Self {
         let project = project();
         Self {
             _worker: None,
-            served: Some(Served::start(&project)),
+            server: Some(TestServer::start(&project)),
             project,
-            named,
+            is_named: named,
             runs: BTreeMap::new(),
         }
     }
@@ -56,7 +54,7 @@ impl World {
     /// One line of a story: a command, `wait NAME STATUS`, and at the end maybe
     /// `> NAME`, which keeps the run that the answer is about. `@NAME` is its
     /// id, `@NAME!` its newest gate, `#NAME` that gate's digest.
-    fn tell(&mut self, line: &str) -> String {
+    fn run_line(&mut self, line: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         if let ["wait", name, status] = *words {
             let run = self.runs[name].clone();
@@ -64,46 +62,40 @@ impl World {
                 let now = run["now"].as_str().unwrap_or_default();
                 status != "running" || now.contains("asks the model")
             };
-            let seen = self
-                .project
-                .until(&run, |run| run["status"] == status && asks(run));
+            let seen = self.project.wait_until(&run, |run| run["status"] == status && asks(run));
             return format!("{status}: {}", seen["now"]);
         }
         let (words, keep) = match words.iter().position(|word| *word == ">") {
             Some(at) => (&words[..at], words.get(at + 1)),
             None => (&words[..], None),
         };
-        let args: Vec<String> = words.iter().map(|word| self.meant(word)).collect();
+        let args: Vec<String> = words.iter().map(|word| self.expand_word(word)).collect();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let said = self.say(&args);
+        let said = self.run_command(&args);
         if let Some(keep) = keep {
             let text = format!("{}{}", said.out, said.err);
-            let at = text
-                .find("run_")
-                .unwrap_or_else(|| panic!("{line}: {said:?}"));
+            let at = text.find("run_").unwrap_or_else(|| panic!("{line}: {said:?}"));
             let run = text[at..].chars().take(30).collect();
             self.runs.insert((*keep).to_owned(), run);
         }
-        self.like(&said)
+        self.normalized(&said)
     }
 
-    fn say(&self, args: &[&str]) -> Said {
+    fn run_command(&self, args: &[&str]) -> CommandOutput {
         let mut command = self.project.command(args);
-        if let (true, Some(served)) = (self.named, &self.served) {
+        if let (true, Some(served)) = (self.is_named, &self.server) {
             command.env("LONGHAUL_URL", &served.url);
         }
-        Said::of(&command.output().unwrap())
+        CommandOutput::from_output(&command.output().unwrap())
     }
 
-    fn meant(&self, word: &str) -> String {
+    fn expand_word(&self, word: &str) -> String {
         let gate = |name: &str| {
             let run = &self.runs[name];
             let gates = self.project.json(&["gates", "--all", "--json"]);
             let all = gates["data"].as_array().unwrap().iter();
             let mut its = all.filter(|gate| gate["run"] == **run);
-            its.next()
-                .unwrap_or_else(|| panic!("no gate of {name}"))
-                .clone()
+            its.next().unwrap_or_else(|| panic!("no gate of {name}")).clone()
         };
         let text = |gate: serde_json::Value, key: &str| gate[key].as_str().unwrap().to_owned();
         match word.split_at_checked(1) {
@@ -117,24 +109,19 @@ impl World {
     }
 
     /// What was said, without what differs by chance.
-    fn like(&self, said: &Said) -> String {
+    fn normalized(&self, said: &CommandOutput) -> String {
         let folder = self.project.path().display().to_string();
         let clean = |text: &str| {
             let mut text = text.replace(&folder, "<folder>");
-            if let Some(served) = &self.served {
+            if let Some(served) = &self.server {
                 text = text.replace(&served.url, "<url>");
             }
-            likeness(&text).replace(ENDING.0, ENDING.1)
+            normalize(&text).replace(CANCEL_TEXTS.0, CANCEL_TEXTS.1)
         };
         let err = clean(&said.err);
-        let both = |line: &&str| !ONE_SIDED.iter().any(|(begin, _)| line.starts_with(begin));
+        let both = |line: &&str| !ONE_SIDED_LINES.iter().any(|(begin, _)| line.starts_with(begin));
         let err: Vec<&str> = err.lines().filter(both).collect();
-        format!(
-            "exit {}\n{}--\n{}",
-            said.code,
-            clean(&said.out),
-            err.join("\n")
-        )
+        format!("exit {}\n{}--\n{}", said.code, clean(&said.out), err.join("\n"))
     }
 }
 
@@ -147,11 +134,11 @@ fn project() -> Project {
 }
 
 /// Tells a story to both, and compares line by line.
-fn same(mut here: World, mut there: World, story: &str) {
+fn assert_same(mut here: Deployment, mut there: Deployment, story: &str) {
     let lines = || story.lines().map(str::trim).filter(|line| !line.is_empty());
     let (here, there) = std::thread::scope(|scope| {
-        let one = scope.spawn(|| lines().map(|line| here.tell(line)).collect::<Vec<_>>());
-        let other: Vec<String> = lines().map(|line| there.tell(line)).collect();
+        let one = scope.spawn(|| lines().map(|line| here.run_line(line)).collect::<Vec<_>>());
+        let other: Vec<String> = lines().map(|line| there.run_line(line)).collect();
         (one.join().unwrap(), other)
     });
     let mut apart = String::new();
@@ -164,7 +151,7 @@ fn same(mut here: World, mut there: World, story: &str) {
 }
 
 /// Mistakes, and looks at a store where nothing was done yet.
-const MISTAKES: &str = "
+const ERRORS: &str = "
     ls
     ls --json
     ls --status waiting
@@ -216,12 +203,12 @@ const MISTAKES: &str = "
 ";
 
 #[test]
-fn mistakes_are_told_alike() {
-    same(World::worked(), World::served(false), MISTAKES);
+fn errors_are_the_same_with_a_worker_and_a_server() {
+    assert_same(Deployment::with_worker(), Deployment::with_server(false), ERRORS);
 }
 
 /// Runs that end, and every look at them.
-const LOOKS: &str = "
+const QUERIES: &str = "
     run plain milk > a
     run plain milk --json > b
     run plain milk --quiet
@@ -281,8 +268,8 @@ const LOOKS: &str = "
 ";
 
 #[test]
-fn runs_are_shown_alike() {
-    same(World::worked(), World::served(false), LOOKS);
+fn runs_are_shown_the_same_with_a_worker_and_a_server() {
+    assert_same(Deployment::with_worker(), Deployment::with_server(false), QUERIES);
 }
 
 /// Gates, and every answer.
@@ -348,12 +335,12 @@ const GATES: &str = "
 ";
 
 #[test]
-fn gates_are_answered_alike() {
-    same(World::worked(), World::served(false), GATES);
+fn gates_are_answered_the_same_with_a_worker_and_a_server() {
+    assert_same(Deployment::with_worker(), Deployment::with_server(false), GATES);
 }
 
 /// Orders to runs at work, and keys.
-const ORDERS: &str = "
+const ACTIONS: &str = "
     submit slow milk > a
     wait a running
     ls
@@ -403,12 +390,12 @@ const ORDERS: &str = "
 ";
 
 #[test]
-fn orders_are_given_alike() {
-    same(World::worked(), World::served(false), ORDERS);
+fn actions_work_the_same_with_a_worker_and_a_server() {
+    assert_same(Deployment::with_worker(), Deployment::with_server(false), ACTIONS);
 }
 
 /// What a server that somebody named looks at for itself.
-const NAMED: &str = "
+const NAMED_SERVER: &str = "
     submit nobody milk
     submit plian milk
     run plian milk
@@ -428,6 +415,6 @@ const NAMED: &str = "
 ";
 
 #[test]
-fn a_server_that_is_named_speaks_like_one_that_is_found() {
-    same(World::worked(), World::served(true), NAMED);
+fn a_named_server_behaves_like_a_discovered_one() {
+    assert_same(Deployment::with_worker(), Deployment::with_server(true), NAMED_SERVER);
 }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::front::without_models;
+use super::cli::remove_model_env;
 
 /// So often it is looked before a test gives up: half a minute and more.
-const LOOKS: usize = 2_000;
+const POLLS_MAX: usize = 2_000;
 
 /// Agents: a name, what stands in the front matter, and the replies of its script.
 const AGENTS: &[(&str, &str, &str)] = &[
@@ -65,7 +65,7 @@ const AGENTS: &[(&str, &str, &str)] = &[
 - text: Done.",
     ),
     (
-        "talk",
+        "chat",
         "tools: [vault_list]",
         "- text: Looking.\n  delay: 700ms\n  tools: [{ name: vault_list, input: {} }]\n- text: Done.",
     ),
@@ -82,7 +82,7 @@ const AGENTS: &[(&str, &str, &str)] = &[
 - text: 'On: {{ last_result }}'",
     ),
     (
-        "circle",
+        "looping",
         "max_turns: 2\ntools: [vault_list]",
         "- tools: [{ name: vault_list, input: {} }]",
     ),
@@ -100,14 +100,14 @@ const AGENTS: &[(&str, &str, &str)] = &[
 
 /// What the binary said.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Said {
-    pub(crate) fn of(output: &Output) -> Self {
+impl CommandOutput {
+    pub(crate) fn from_output(output: &Output) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Self {
             code: output.status.code().unwrap_or(-1),
@@ -137,10 +137,7 @@ impl Project {
             let agent =
                 format!("---\ndescription: A test.\nmodel: scripted/{name}\n{front}\n---\nYou.\n");
             project.write(&format!("agents/{name}.md"), &agent);
-            project.write(
-                &format!("scripts/{name}.yaml"),
-                &format!("replies:\n{replies}\n"),
-            );
+            project.write(&format!("scripts/{name}.yaml"), &format!("replies:\n{replies}\n"));
         }
         project
     }
@@ -168,7 +165,7 @@ impl Project {
                 command.env_remove(name);
             }
         }
-        without_models(&mut command);
+        remove_model_env(&mut command);
         command
             .args(args)
             .current_dir(self.path())
@@ -182,56 +179,53 @@ impl Project {
     }
 
     /// Says this to the binary, and wants this exit code.
-    pub(crate) fn say(&self, args: &[&str], code: i32) -> Said {
-        let said = Said::of(&self.command(args).output().unwrap());
+    pub(crate) fn run(&self, args: &[&str], code: i32) -> CommandOutput {
+        let said = CommandOutput::from_output(&self.command(args).output().unwrap());
         assert_eq!(said.code, code, "{args:?}: {said:?}");
         said
     }
 
     /// The same as somebody else.
-    pub(crate) fn say_as(&self, who: &str, args: &[&str], code: i32) -> Said {
+    pub(crate) fn run_as(&self, who: &str, args: &[&str], code: i32) -> CommandOutput {
         let output = self.command(args).env("USER", who).output();
-        let said = Said::of(&output.unwrap());
+        let said = CommandOutput::from_output(&output.unwrap());
         assert_eq!(said.code, code, "{args:?}: {said:?}");
         said
     }
 
     /// The same with words on stdin.
-    pub(crate) fn say_with(&self, stdin: &str, args: &[&str], code: i32) -> Said {
+    pub(crate) fn run_with_stdin(&self, stdin: &str, args: &[&str], code: i32) -> CommandOutput {
         let mut command = self.command(args);
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut pipe = child.stdin.take().unwrap();
         pipe.write_all(stdin.as_bytes()).unwrap();
         drop(pipe);
-        let said = Said::of(&child.wait_with_output().unwrap());
+        let said = CommandOutput::from_output(&child.wait_with_output().unwrap());
         assert_eq!(said.code, code, "{args:?}: {said:?}");
         said
     }
 
     /// What it says as JSON.
     pub(crate) fn json(&self, args: &[&str]) -> Value {
-        self.say(args, 0).json()
+        self.run(args, 0).json()
     }
 
     /// Submits a task; its id.
     pub(crate) fn submit(&self, agent: &str, input: &str) -> String {
-        self.say(&["submit", agent, input], 0).out.trim().to_owned()
+        self.run(&["submit", agent, input], 0).out.trim().to_owned()
     }
 
     /// Runs an agent until a person is needed; the run's id.
-    pub(crate) fn until_asked(&self, agent: &str) -> String {
-        let said = self.say(&["run", agent, "milk", "--no-input", "--json"], 3);
+    pub(crate) fn run_until_gate(&self, agent: &str) -> String {
+        let said = self.run(&["run", agent, "milk", "--no-input", "--json"], 3);
         said.json()["id"].as_str().unwrap().to_owned()
     }
 
     /// Looks at a run until it is as wanted.
-    pub(crate) fn until(&self, run: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn wait_until(&self, run: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS_MAX {
             last = self.json(&["show", run, "--json"]);
             if wanted(&last) {
                 return last;
@@ -243,21 +237,19 @@ impl Project {
 
     /// The journal of a run.
     pub(crate) fn events(&self, run: &str) -> Vec<Value> {
-        let said = self.say(&["show", run, "--events", "--json"], 0);
+        let said = self.run(&["show", run, "--events", "--json"], 0);
         let lines = said.out.lines();
-        lines
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// Presses Ctrl-C each time the binary has said the next of these words; how
     /// it ended, and what it said in all.
-    pub(crate) fn interrupt(&self, args: &[&str], at: &[&str]) -> Said {
-        self.signal("-INT", args, at)
+    pub(crate) fn run_and_interrupt(&self, args: &[&str], at: &[&str]) -> CommandOutput {
+        self.run_and_signal("-INT", args, at)
     }
 
     /// The same with another signal.
-    pub(crate) fn signal(&self, signal: &str, args: &[&str], at: &[&str]) -> Said {
+    pub(crate) fn run_and_signal(&self, signal: &str, args: &[&str], at: &[&str]) -> CommandOutput {
         let mut command = self.command(args);
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -275,11 +267,11 @@ impl Project {
         }
         let code = child.wait().unwrap().code().unwrap_or(-1);
         let out = String::new();
-        Said { code, out, err }
+        CommandOutput { code, out, err }
     }
 
     /// Another process that drives; it has begun when this returns.
-    pub(crate) fn worker(&self) -> Worker {
+    pub(crate) fn start_worker(&self) -> WorkerProcess {
         let mut command = self.command(&["worker"]);
         command.stderr(Stdio::piped()).stdout(Stdio::null());
         let mut child = command.spawn().unwrap();
@@ -288,14 +280,14 @@ impl Project {
         assert!(up, "the worker ended at once");
         // Its talk is read on, so that it never waits for a reader.
         std::thread::spawn(move || lines.for_each(drop));
-        Worker(child)
+        WorkerProcess(child)
     }
 }
 
 /// A process that drives, until it is dropped.
-pub(crate) struct Worker(Child);
+pub(crate) struct WorkerProcess(Child);
 
-impl Drop for Worker {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         _ = self.0.kill();
         _ = self.0.wait();
@@ -303,6 +295,6 @@ impl Drop for Worker {
 }
 
 /// Whether a run stands so.
-pub(crate) fn stands(status: &str) -> impl Fn(&Value) -> bool + '_ {
+pub(crate) fn has_status(status: &str) -> impl Fn(&Value) -> bool + '_ {
     move |run| run["status"] == status
 }

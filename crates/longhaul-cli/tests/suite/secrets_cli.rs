@@ -7,13 +7,13 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use super::front::longhaul_in;
-use super::stand_in::{StandIn, json};
+use super::cli::longhaul_in;
+use super::fake_server::{FakeServer, json_response};
 
 const SECRET: &str = "tok-\"very\"/secret-0123";
 
 /// The same as JSON, as base64 and as an address spell it.
-const SPELLINGS: [&str; 4] = [
+const ENCODINGS: [&str; 4] = [
     SECRET,
     r#"tok-\"very\"/secret-0123"#,
     "dG9rLSJ2ZXJ5Ii9zZWNyZXQtMDEyM",
@@ -25,20 +25,14 @@ fn project(model: &str) -> TempDir {
     let toml = format!(
         "[secrets]\nnames = [\"MY_TOKEN\"]\n[providers.far]\napi = \"chat\"\nbase_url = \"{model}/v1\"\nkey_env = \"FAR_KEY\"\n[retry]\nmax_retries = 0\n"
     );
-    let look = format!("#!/bin/sh\ncat <<'END'\n{}\nEND\n", world());
+    let look = format!("#!/bin/sh\ncat <<'END'\n{}\nEND\n", context_response());
     let skill = format!("---\nname: knots\ndescription: Ties {SECRET}.\n---\nBody {SECRET}.\n");
     for (name, text) in [
         ("longhaul.toml", toml.as_str()),
         ("AGENTS.md", &format!("Never say {SECRET}.\n").repeat(100)),
-        (
-            "agents/plain.md",
-            &agent("scripted/plain", "skills: [knots]"),
-        ),
-        ("agents/far.md", &agent("far/m", "skills: []")),
-        (
-            "agents/looks.md",
-            &agent("scripted/plain", "perception: { command: [./look] }"),
-        ),
+        ("agents/plain.md", &agent_file("scripted/plain", "skills: [knots]")),
+        ("agents/far.md", &agent_file("far/m", "skills: []")),
+        ("agents/looks.md", &agent_file("scripted/plain", "perception: { command: [./look] }")),
         (
             "scripts/plain.yaml",
             "replies:\n  - tools: [{ name: read_skill, input: { name: knots } }]\n  - text: 'Done: {{ last_result }}'\n",
@@ -55,28 +49,28 @@ fn project(model: &str) -> TempDir {
     folder
 }
 
-fn agent(model: &str, more: &str) -> String {
+fn agent_file(model: &str, more: &str) -> String {
     format!(
         "---\ndescription: Knows {SECRET}.\nmodel: {model}\ntools: [vault_list]\ncontext: [who]\n{more}\n---\nYou know {SECRET}; {{{{ context }}}}.\n"
     )
 }
 
-fn world() -> String {
+fn context_response() -> String {
     let data = serde_json::json!({ "world": { "at": SECRET }, "context": { "who": SECRET } });
     data.to_string()
 }
 
 /// Every file below a folder that holds the secret in one of its spellings.
-fn leaks(folder: &Path) -> Vec<String> {
+fn find_leaks(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(leaks(&path));
+            found.extend(find_leaks(&path));
             continue;
         }
         let Ok(bytes) = fs::read(&path) else { continue };
-        for spelled in SPELLINGS {
+        for spelled in ENCODINGS {
             let mut windows = bytes.windows(spelled.len());
             if windows.any(|window| window == spelled.as_bytes()) {
                 found.push(format!("{}: {spelled}", path.display()));
@@ -87,42 +81,22 @@ fn leaks(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn no_byte_of_a_secret_is_kept() {
-    let far = StandIn::new(|_| {
+fn no_secret_is_stored() {
+    let far = FakeServer::new(|_| {
         let body = serde_json::json!({ "error": { "message": format!("bad key {SECRET}") } });
-        json("400 Bad Request", &body.to_string())
+        json_response("400 Bad Request", &body.to_string())
     });
     let folder = project(&far.url);
     let folder = folder.path();
-    let env = [
-        ("MY_TOKEN", SECRET),
-        ("FAR_KEY", "sk-another-0123456789"),
-        ("LONGHAUL_TRUST", "1"),
-    ];
+    let env = [("MY_TOKEN", SECRET), ("FAR_KEY", "sk-another-0123456789"), ("LONGHAUL_TRUST", "1")];
     let actor = format!("{{\"name\": {}}}", serde_json::json!(SECRET));
     let plain = ["run", "plain", "Do it.", "--no-input"];
     let table: [(&str, Vec<&str>, &str); 6] = [
         ("files", plain.to_vec(), "completed"),
-        (
-            "the input",
-            vec!["run", "plain", SECRET, "--no-input"],
-            "completed",
-        ),
-        (
-            "the actor",
-            [&plain[..], &["--actor", &actor]].concat(),
-            "completed",
-        ),
-        (
-            "a look",
-            vec!["run", "looks", "Do it.", "--no-input"],
-            "completed",
-        ),
-        (
-            "a provider",
-            vec!["run", "far", "Do it.", "--no-input"],
-            "failed",
-        ),
+        ("the input", vec!["run", "plain", SECRET, "--no-input"], "completed"),
+        ("the actor", [&plain[..], &["--actor", &actor]].concat(), "completed"),
+        ("a look", vec!["run", "looks", "Do it.", "--no-input"], "completed"),
+        ("a provider", vec!["run", "far", "Do it.", "--no-input"], "failed"),
         ("a message", vec!["submit", "plain", "Do it."], "queued"),
     ];
     for (what, args, stands) in table {
@@ -137,11 +111,7 @@ fn no_byte_of_a_secret_is_kept() {
         if what != "a message" {
             assert_eq!(shown["status"], stands, "{what}: {output:?} {shown}");
         }
-        assert_eq!(
-            leaks(&folder.join(".longhaul")),
-            Vec::<String>::new(),
-            "{what}"
-        );
+        assert_eq!(find_leaks(&folder.join(".longhaul")), Vec::<String>::new(), "{what}");
     }
     let written = fs::read(folder.join(".longhaul/longhaul.db")).unwrap();
     let wal = fs::read(folder.join(".longhaul/longhaul.db-wal")).unwrap_or_default();
@@ -152,7 +122,7 @@ fn no_byte_of_a_secret_is_kept() {
 }
 
 #[test]
-fn a_secret_is_no_name_and_nothing_that_tools_are_given() {
+fn a_secret_is_refused_in_names_and_context() {
     let folder = project("http://127.0.0.1:1");
     let folder = folder.path();
     let secret = "tok-very-secret-0123";
@@ -167,11 +137,7 @@ fn a_secret_is_no_name_and_nothing_that_tools_are_given() {
         ("--type", "the type"),
         ("--idempotency-key", "the idempotency key"),
     ] {
-        let value = if option == "--context" {
-            context.as_str()
-        } else {
-            secret
-        };
+        let value = if option == "--context" { context.as_str() } else { secret };
         let args = ["submit", "plain", "x", option, value];
         let output = longhaul_in(folder, &args, &env);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -184,7 +150,7 @@ fn a_secret_is_no_name_and_nothing_that_tools_are_given() {
 }
 
 #[test]
-fn a_variable_is_no_value_of_the_context() {
+fn an_env_reference_is_refused_in_context() {
     let folder = project("http://127.0.0.1:1");
     let args = ["submit", "plain", "x", "--context", "who=env:MY_TOKEN"];
     let output = longhaul_in(folder.path(), &args, &[]);
@@ -196,7 +162,7 @@ fn a_variable_is_no_value_of_the_context() {
 }
 
 #[test]
-fn what_stands_in_env_only_is_known_to_every_command_that_writes() {
+fn secrets_of_dotenv_are_redacted_by_every_command() {
     let folder = project("http://127.0.0.1:1");
     let folder = folder.path();
     fs::write(folder.join(".env"), format!("MY_TOKEN='{SECRET}'\n")).unwrap();
@@ -207,11 +173,7 @@ fn what_stands_in_env_only_is_known_to_every_command_that_writes() {
     let say = |args: &[&str], code: i32| {
         let output = longhaul_in(folder, args, &[]);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {output:?}");
-        assert_eq!(
-            leaks(&folder.join(".longhaul")),
-            Vec::<String>::new(),
-            "{args:?}"
-        );
+        assert_eq!(find_leaks(&folder.join(".longhaul")), Vec::<String>::new(), "{args:?}");
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     };
     say(&["submit", "plain", SECRET], 0);
@@ -227,7 +189,7 @@ fn what_stands_in_env_only_is_known_to_every_command_that_writes() {
 }
 
 #[test]
-fn a_name_that_hides_nothing_is_told_once() {
+fn a_secret_name_without_a_value_is_noted_once() {
     let folder = project("http://127.0.0.1:1");
     let folder = folder.path();
     let check = |args: &[&str], env: &[(&str, &str)], says: Option<&str>| {
@@ -239,18 +201,9 @@ fn a_name_that_hides_nothing_is_told_once() {
     };
     let run = ["run", "plain", "x", "--no-input"];
     let submit = ["submit", "plain", "x"];
-    for args in [
-        &run[..],
-        &submit[..],
-        &["config", "show"],
-        &["agents", "check"],
-    ] {
+    for args in [&run[..], &submit[..], &["config", "show"], &["agents", "check"]] {
         check(args, &[], Some("MY_TOKEN, which has no value here"));
-        check(
-            args,
-            &[("MY_TOKEN", "short")],
-            Some("MY_TOKEN, whose value has fewer than 6 bytes"),
-        );
+        check(args, &[("MY_TOKEN", "short")], Some("MY_TOKEN, whose value has fewer than 6 bytes"));
         check(args, &[("MY_TOKEN", "longer")], None);
         check(args, &[("MY_TOKEN", "schön")], None);
     }

@@ -4,49 +4,41 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use longhaul::skills::{self, Skills};
+use longhaul::skills::{self, LoadedSkills};
 
-use super::agents::{loaded_in, said, tree};
+use super::agents::{load_files, load_folder, problem_texts};
 use super::project::Project;
 
-const GOOD: &[u8] = b"---\nname: rust-style\ndescription: How Rust is written here.\nlicense: MIT\nmetadata: { author: us }\n---\nUse short names.\n";
+const VALID_SKILL: &[u8] = b"---\nname: rust-style\ndescription: How Rust is written here.\nlicense: MIT\nmetadata: { author: us }\n---\nUse short names.\n";
 
-fn problems(skills: &Skills) -> Vec<String> {
+fn problems(skills: &LoadedSkills) -> Vec<String> {
     skills.problems.iter().map(ToString::to_string).collect()
 }
 
 /// The problems of `skills/a/SKILL.md`, without its name.
-fn check(text: &str, expected: &[&str]) {
-    let (folder, _) = tree(&[("skills/a/SKILL.md", text.as_bytes())]);
+fn assert_problems(text: &str, expected: &[&str]) {
+    let (folder, _) = load_files(&[("skills/a/SKILL.md", text.as_bytes())]);
     let loaded = skills::load(folder.path(), Path::new(""));
     let found = problems(&loaded);
-    let found: Vec<&str> = found
-        .iter()
-        .map(|line| line.strip_prefix("skills/a/SKILL.md:").unwrap())
-        .collect();
+    let found: Vec<&str> =
+        found.iter().map(|line| line.strip_prefix("skills/a/SKILL.md:").unwrap()).collect();
     assert_eq!(found, expected, "{text}");
-    assert_eq!(loaded.broken.len(), usize::from(!expected.is_empty()));
+    assert_eq!(loaded.broken_names.len(), usize::from(!expected.is_empty()));
 }
 
 #[test]
-fn a_skill_introduces_itself() {
-    check(
-        "---\nname: a\ndescription: x\nallowed-tools: Bash\nversion: 1\n---\n",
-        &[],
-    );
-    check(
+fn a_skill_file_needs_a_name_and_a_description() {
+    assert_problems("---\nname: a\ndescription: x\nallowed-tools: Bash\nversion: 1\n---\n", &[]);
+    assert_problems(
         "# A\n",
         &["1:1: a skill begins with a line `---`, its name and description, and another `---`"],
     );
-    check(
+    assert_problems(
         "---\nname: a\n---\n",
         &["1:1: a skill needs a `description`: what it is good for, and when"],
     );
-    check(
-        "---\ndescription: x\n---\n",
-        &["1:1: a skill needs a name: write `name: a`"],
-    );
-    check(
+    assert_problems("---\ndescription: x\n---\n", &["1:1: a skill needs a name: write `name: a`"]);
+    assert_problems(
         "---\nname: b\ndescription: x\n---\n",
         &["2:7: the name `b` is not the folder's: rename the folder or write `name: a`"],
     );
@@ -54,77 +46,56 @@ fn a_skill_introduces_itself() {
         let why = format!(
             "2:7: `{name}` is no name for a skill: use lower-case letters, digits and single hyphens, 64 at most"
         );
-        check(
-            &format!("---\nname: {name}\ndescription: x\n---\n"),
-            &[&why],
-        );
+        assert_problems(&format!("---\nname: {name}\ndescription: x\n---\n"), &[&why]);
     }
     let long = "x".repeat(1_025);
-    check(
+    assert_problems(
         &format!("---\nname: a\ndescription: {long}\n---\n"),
         &["3:14: `description` is longer than 1024 letters"],
     );
-    check(
+    assert_problems(
         "---\nname: a\ndescription: [x]\n---\n",
         &["3:14: `description` is a list, write text"],
     );
-    check(
+    assert_problems(
         "---\n- a\n---\n",
         &["2:1: the front matter is no table: write `name:` and `description:`"],
     );
 }
 
 #[test]
-fn the_project_s_skill_beats_claude_s() {
+fn a_project_skill_hides_a_claude_skill() {
     let files: &[(&str, &[u8])] = &[
-        ("skills/rust-style/SKILL.md", GOOD),
+        ("skills/rust-style/SKILL.md", VALID_SKILL),
         ("skills/empty/README.md", b"no skill"),
-        (
-            ".claude/skills/rust-style/SKILL.md",
-            b"---\ndescription: Theirs.\n---\n",
-        ),
-        (
-            ".claude/skills/other/SKILL.md",
-            b"---\ndescription: Theirs.\n---\n",
-        ),
+        (".claude/skills/rust-style/SKILL.md", b"---\ndescription: Theirs.\n---\n"),
+        (".claude/skills/other/SKILL.md", b"---\ndescription: Theirs.\n---\n"),
     ];
-    let (folder, _) = tree(files);
+    let (folder, _) = load_files(files);
     let found = skills::load(folder.path(), Path::new("here"));
     assert_eq!(problems(&found), [""; 0]);
-    let said: Vec<String> = found
-        .skills
-        .iter()
-        .map(|one| format!("{}: {}", one.name, one.description))
-        .collect();
-    assert_eq!(
-        said,
-        ["other: Theirs.", "rust-style: How Rust is written here."]
-    );
-    assert_eq!(
-        found.notes[0].1,
-        "hidden by here/skills/rust-style/SKILL.md"
-    );
+    let said: Vec<String> =
+        found.skills.iter().map(|one| format!("{}: {}", one.name, one.description)).collect();
+    assert_eq!(said, ["other: Theirs.", "rust-style: How Rust is written here."]);
+    assert_eq!(found.notes[0].1, "hidden by here/skills/rust-style/SKILL.md");
 }
 
 #[test]
 fn an_agent_gets_the_skills_that_it_names() {
     let agent = |skills: &str| format!("---\nskills: {skills}\n---\nHello.");
-    let (folder, _) = tree(&[
-        ("skills/rust-style/SKILL.md", GOOD),
-        (
-            "skills/tests/SKILL.md",
-            b"---\nname: tests\ndescription: How to test.\n---\n",
-        ),
+    let (folder, _) = load_files(&[
+        ("skills/rust-style/SKILL.md", VALID_SKILL),
+        ("skills/tests/SKILL.md", b"---\nname: tests\ndescription: How to test.\n---\n"),
         ("skills/broken/SKILL.md", b"nothing"),
         ("agents/a.md", b"---\n---\n"),
     ]);
     let load = |skills: &str| {
         fs::write(folder.path().join("agents/a.md"), agent(skills)).unwrap();
-        loaded_in(folder.path(), &[])
+        load_folder(folder.path(), &[])
     };
     let names = |skills: &str| {
         let loaded = load(skills);
-        assert_eq!(said(&loaded), [""; 0]);
+        assert_eq!(problem_texts(&loaded), [""; 0]);
         let skills = loaded.agents[0].agent.skills.iter();
         skills.map(|skill| skill.name.clone()).collect::<Vec<_>>()
     };
@@ -132,20 +103,12 @@ fn an_agent_gets_the_skills_that_it_names() {
     assert_eq!(names("[tests, rust-style]"), ["tests", "rust-style"]);
     assert_eq!(names("\"*\""), ["rust-style", "tests"]);
     assert_eq!(names("[\"*\"]"), ["rust-style", "tests"]);
-    let refused =
-        |skills: &str, why: &str| assert_eq!(said(&load(skills)), [format!("agents/a.md:2:{why}")]);
-    refused(
-        "[rust-stile]",
-        "10: unknown skill `rust-stile`, did you mean `rust-style`?",
-    );
-    refused(
-        "[broken]",
-        "10: the skill `broken` can't be used: mend its SKILL.md first",
-    );
-    refused(
-        "tests",
-        "9: `skills` is \"tests\", write a list such as `skills: [...]`",
-    );
+    let refused = |skills: &str, why: &str| {
+        assert_eq!(problem_texts(&load(skills)), [format!("agents/a.md:2:{why}")])
+    };
+    refused("[rust-stile]", "10: unknown skill `rust-stile`, did you mean `rust-style`?");
+    refused("[broken]", "10: the skill `broken` can't be used: mend its SKILL.md first");
+    refused("tests", "9: `skills` is \"tests\", write a list such as `skills: [...]`");
     // What introduces a skill is part of the version, what it says is not.
     let version = || load("[tests]").agents[0].agent.version();
     let before = version();
@@ -157,10 +120,10 @@ fn an_agent_gets_the_skills_that_it_names() {
 }
 
 #[test]
-fn no_link_leads_to_a_skill() {
+fn links_to_skills_are_not_followed() {
     let outside = tempfile::tempdir().unwrap();
-    fs::write(outside.path().join("SKILL.md"), GOOD).unwrap();
-    let (folder, _) = tree(&[("skills/a/SKILL.md", GOOD)]);
+    fs::write(outside.path().join("SKILL.md"), VALID_SKILL).unwrap();
+    let (folder, _) = load_files(&[("skills/a/SKILL.md", VALID_SKILL)]);
     symlink(outside.path(), folder.path().join("skills/rust-style")).unwrap();
     fs::create_dir(folder.path().join("skills/b")).unwrap();
     symlink("../a/SKILL.md", folder.path().join("skills/b/SKILL.md")).unwrap();
@@ -172,12 +135,9 @@ fn no_link_leads_to_a_skill() {
 }
 
 #[test]
-fn an_agent_reads_a_skill_as_it_is_then() {
+fn read_skill_returns_the_current_file() {
     let project = Project::new();
-    project.write(
-        "skills/rust-style/SKILL.md",
-        std::str::from_utf8(GOOD).unwrap(),
-    );
+    project.write("skills/rust-style/SKILL.md", std::str::from_utf8(VALID_SKILL).unwrap());
     project.write("skills/rust-style/names.md", "Names are short.");
     project.write(
         "agents/a.md",
@@ -187,34 +147,22 @@ fn an_agent_reads_a_skill_as_it_is_then() {
         "scripts/a.yaml",
         "replies:\n- tools: [{ name: read_skill, input: { skill: rust-style } }]\n- text: '{{ last_result }}'\n",
     );
-    let said = project.say(&["run", "a", "milk"], 0).out;
+    let said = project.run(&["run", "a", "milk"], 0).out;
     assert!(said.contains("Use short names."), "{said}");
-    assert!(
-        said.contains("names.md") && !said.contains("description"),
-        "{said}"
-    );
+    assert!(said.contains("names.md") && !said.contains("description"), "{said}");
 }
 
 #[test]
 fn an_agent_reads_no_skill_that_its_file_does_not_list() {
     let project = Project::new();
-    project.write(
-        "skills/rust-style/SKILL.md",
-        std::str::from_utf8(GOOD).unwrap(),
-    );
+    project.write("skills/rust-style/SKILL.md", std::str::from_utf8(VALID_SKILL).unwrap());
     project.write("skills/hidden/SKILL.md", "Not to be read.");
-    project.write(
-        "agents/a.md",
-        "---\nmodel: scripted/a\nskills: [rust-style]\n---\nYou.\n",
-    );
+    project.write("agents/a.md", "---\nmodel: scripted/a\nskills: [rust-style]\n---\nYou.\n");
     project.write(
         "scripts/a.yaml",
         "replies:\n- tools: [{ name: read_skill, input: { skill: hidden } }]\n- text: '{{ last_result }}'\n",
     );
-    let said = project.say(&["run", "a", "milk"], 0).out;
+    let said = project.run(&["run", "a", "milk"], 0).out;
     let words = "`hidden` is no skill of yours; you have: rust-style";
-    assert!(
-        said.contains(words) && !said.contains("Not to be"),
-        "{said}"
-    );
+    assert!(said.contains(words) && !said.contains("Not to be"), "{said}");
 }

@@ -4,14 +4,14 @@ use std::sync::mpsc::{Sender, channel};
 
 use serde_json::{Value, json};
 
-use super::project::{Project, stands};
-use super::stand_in::{StandIn, events};
+use super::fake_server::{FakeServer, event_stream};
+use super::project::{Project, has_status};
 
 /// A model that calls a tool and then is done. Its first reply waits for a word of the test: so
 /// long the run is in its first turn, however slow the machine is.
-fn held_model() -> (StandIn, Sender<()>) {
+fn blocking_model() -> (FakeServer, Sender<()>) {
     let (release, released) = channel();
-    let model = StandIn::new(move |asked| {
+    let model = FakeServer::new(move |asked| {
         let body: Value = serde_json::from_str(&asked.body).unwrap_or_default();
         let messages = body["messages"].as_array().cloned().unwrap_or_default();
         let (delta, reason) = match messages.iter().any(|message| message["role"] == "tool") {
@@ -26,16 +26,14 @@ fn held_model() -> (StandIn, Sender<()>) {
         };
         let first = json!({ "choices": [{ "index": 0, "delta": delta }] });
         let last = json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": reason }] });
-        events(&format!(
-            "data: {first}\n\ndata: {last}\n\ndata: [DONE]\n\n"
-        ))
+        event_stream(&format!("data: {first}\n\ndata: {last}\n\ndata: [DONE]\n\n"))
     });
     (model, release)
 }
 
 #[test]
-fn a_message_has_a_receipt_and_a_fate() {
-    let (model, release) = held_model();
+fn a_steer_message_has_a_receipt_and_a_delivery_status() {
+    let (model, release) = blocking_model();
     let project = Project::new();
     let url = &model.url;
     let settings = format!(
@@ -44,135 +42,95 @@ fn a_message_has_a_receipt_and_a_fate() {
     project.write("longhaul.toml", &settings);
     let agent = "---\nmodel: held/x\ntools: [vault_list]\n---\nYou.\n";
     project.write("agents/held.md", agent);
-    let _worker = project.worker();
+    let _worker = project.start_worker();
     let run = project.submit("held", "milk");
-    project.until(&run, |run| {
-        run["now"]
-            .as_str()
-            .unwrap()
-            .contains("asks the model, turn 1")
-    });
-    let said = project.say(&["steer", &run, "keep", "the", "old", "name"], 0);
-    assert!(
-        said.out.contains(&format!("Queued for {run}. ")),
-        "{said:?}"
-    );
+    project.wait_until(&run, |run| run["now"].as_str().unwrap().contains("asks the model, turn 1"));
+    let said = project.run(&["steer", &run, "keep", "the", "old", "name"], 0);
+    assert!(said.out.contains(&format!("Queued for {run}. ")), "{said:?}");
     assert!(said.out.contains("Delivered before turn 2"), "{said:?}");
     let queued = project.json(&["steer", &run, "--status", "--json"]);
     assert_eq!(queued["data"][0]["text"], "keep the old name");
     assert_eq!(queued["data"][0]["status"], "queued");
     release.send(()).unwrap();
-    project.until(&run, stands("completed"));
+    project.wait_until(&run, has_status("completed"));
     let steers = project.json(&["steer", &run, "--status", "--json"]);
     let steer = &steers["data"][0];
     assert_eq!(steer["status"], "delivered");
     assert_eq!(steer["between"], json!([1, 2]));
     // Long before anybody would look without being woken.
     assert!(steer["after_s"].as_f64().unwrap() < 300.0, "{steer}");
-    let said = project.say(&["steer", &run, "--status"], 0);
+    let said = project.run(&["steer", &run, "--status"], 0);
     let id = steer["id"].as_str().unwrap();
     let wanted = format!("{id}  delivered between turns 1 and 2, ");
     assert!(said.out.starts_with(&wanted), "{said:?}");
     assert!(said.out.contains("after you sent it"), "{said:?}");
-    let said = project.say(&["steer", &run, "too late"], 2);
-    assert!(
-        said.err.contains("the run has ended: it is completed"),
-        "{said:?}"
-    );
-    assert!(
-        said.err.contains(&format!("longhaul show {run}")),
-        "{said:?}"
-    );
+    let said = project.run(&["steer", &run, "too late"], 2);
+    assert!(said.err.contains("the run has ended: it is completed"), "{said:?}");
+    assert!(said.err.contains(&format!("longhaul show {run}")), "{said:?}");
 }
 
 #[test]
-fn an_interrupt_cuts_off_what_runs() {
+fn an_interrupting_message_aborts_the_model_call() {
     let project = Project::new();
-    let _worker = project.worker();
+    let _worker = project.start_worker();
     let run = project.submit("slow", "milk");
-    project.until(&run, |run| {
-        run["now"]
-            .as_str()
-            .unwrap()
-            .contains("asks the model, turn 1")
-    });
-    let said = project.say_with("stop, wrong file", &["steer", &run, "--interrupt", "-"], 0);
+    project.wait_until(&run, |run| run["now"].as_str().unwrap().contains("asks the model, turn 1"));
+    let said = project.run_with_stdin("stop, wrong file", &["steer", &run, "--interrupt", "-"], 0);
     assert!(said.out.contains("Delivered at once"), "{said:?}");
-    project.until(&run, |run| {
-        run["now"]
-            .as_str()
-            .unwrap()
-            .contains("asks the model, turn 2")
-    });
+    project.wait_until(&run, |run| run["now"].as_str().unwrap().contains("asks the model, turn 2"));
     let steers = project.json(&["steer", &run, "--status", "--json"]);
     assert_eq!(steers["data"][0]["status"], "delivered");
-    let sent = [
-        "steer",
-        &run,
-        "--delivery",
-        "follow_up",
-        "--json",
-        "at the end",
-    ];
+    let sent = ["steer", &run, "--delivery", "follow_up", "--json", "at the end"];
     let receipt = project.json(&sent);
     assert_eq!(receipt["status"], "queued");
     assert_eq!(receipt["delivery"], "follow_up");
-    project.say(&["cancel", &run], 0);
-    project.until(&run, stands("cancelled"));
-    let said = project.say(&["steer", &run, "--status"], 0);
+    project.run(&["cancel", &run], 0);
+    project.wait_until(&run, has_status("cancelled"));
+    let said = project.run(&["steer", &run, "--status"], 0);
     assert!(said.out.contains("not delivered: "), "{said:?}");
 }
 
 #[test]
-fn runs_that_nobody_drives_stand_as_told_at_once() {
+fn undriven_runs_change_status_at_once() {
     let project = Project::new();
     let (one, two) = (project.submit("plain", "a"), project.submit("plain", "b"));
-    let said = project.say(&["pause", &one, &two], 0);
+    let said = project.run(&["pause", &one, &two], 0);
     assert_eq!(said.out.matches(" is paused.").count(), 2, "{said:?}");
-    let said = project.say(&["pause", &one], 2);
+    let said = project.run(&["pause", &one], 2);
     assert!(said.err.contains("the run is paused already"), "{said:?}");
-    let said = project.say(&["resume", &one], 0);
-    assert!(
-        said.out.contains(&format!("longhaul watch {one}")),
-        "{said:?}"
-    );
-    project.say(&["watch", &one], 0);
-    let said = project.say(&["cancel", &two, "--reason", "wrong one"], 0);
+    let said = project.run(&["resume", &one], 0);
+    assert!(said.out.contains(&format!("longhaul watch {one}")), "{said:?}");
+    project.run(&["watch", &one], 0);
+    let said = project.run(&["cancel", &two, "--reason", "wrong one"], 0);
     assert_eq!(said.out, format!("{two} is cancelled.\n"));
-    let events = project.say(&["show", &two, "--events"], 0).out;
+    let events = project.run(&["show", &two, "--events"], 0).out;
     assert!(events.contains("wrong one"), "{events}");
-    let said = project.say(&["cancel", &two], 2);
-    assert!(
-        said.err.contains(&format!("longhaul show {two}")),
-        "{said:?}"
-    );
+    let said = project.run(&["cancel", &two], 2);
+    assert!(said.err.contains(&format!("longhaul show {two}")), "{said:?}");
 }
 
 #[test]
-fn a_name_that_is_wrong_stops_the_whole_order() {
+fn an_unknown_run_fails_the_whole_command() {
     let project = Project::new();
     let run = project.submit("plain", "a");
-    project.say(&["cancel", &run, "run_00000000000000000000000000"], 2);
-    project.until(&run, stands("pending"));
+    project.run(&["cancel", &run, "run_00000000000000000000000000"], 2);
+    project.wait_until(&run, has_status("pending"));
     let told = project.json(&["cancel", &run, &run, "--json"]);
     assert_eq!(told["data"].as_array().unwrap().len(), 1);
     assert_eq!(told["data"][0]["status"], "cancelled");
 }
 
 #[test]
-fn more_budget_lets_a_run_go_on() {
+fn raising_the_budget_resumes_a_run() {
     let project = Project::new();
-    let said = project.say(&["run", "poor", "milk", "--no-input", "--json"], 4);
+    let said = project.run(&["run", "poor", "milk", "--no-input", "--json"], 4);
     let run = said.json();
     assert_eq!(run["reason"], "budget");
     let id = run["id"].as_str().unwrap();
-    let why = project.say(&["why", id], 0).out;
-    assert!(
-        why.contains(&format!("longhaul resume {id} --budget tokens=")),
-        "{why}"
-    );
-    let said = project.say(&["resume", id, "--budget", "much"], 2);
+    let why = project.run(&["why", id], 0).out;
+    assert!(why.contains(&format!("longhaul resume {id} --budget tokens=")), "{why}");
+    let said = project.run(&["resume", id, "--budget", "much"], 2);
     assert!(said.err.contains("write dollars such as 10"), "{said:?}");
-    project.say(&["resume", id, "--budget", "tokens=1000000"], 0);
-    project.say(&["watch", id], 0);
+    project.run(&["resume", id, "--budget", "tokens=1000000"], 0);
+    project.run(&["watch", id], 0);
 }

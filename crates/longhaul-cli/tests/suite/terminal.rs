@@ -7,7 +7,7 @@ use serde_json::json;
 
 /// Runs a program at a terminal of its own, and types an answer whenever a text
 /// was seen. It prints all that stood on the terminal, and ends as the program did.
-const PERSON: &str = r#"
+const TERMINAL_SCRIPT: &str = r#"
 import json, os, pty, signal, sys
 signal.alarm(60)
 steps, argv = json.loads(sys.argv[1]), sys.argv[2:]
@@ -34,7 +34,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 /// What stood on the terminal, and how it ended; `steps` are texts that are
 /// waited for and what is typed then.
-pub(crate) fn at_terminal(
+pub(crate) fn run_at_terminal(
     folder: &Path,
     args: &[&str],
     env: &[(&str, &str)],
@@ -46,9 +46,9 @@ pub(crate) fn at_terminal(
             command.env_remove(name);
         }
     }
-    super::front::without_models(&mut command);
+    super::cli::remove_model_env(&mut command);
     let output = command
-        .args(["-c", PERSON, &json!(steps).to_string()])
+        .args(["-c", TERMINAL_SCRIPT, &json!(steps).to_string()])
         .arg(env!("CARGO_BIN_EXE_longhaul"))
         .args(args)
         .current_dir(folder)

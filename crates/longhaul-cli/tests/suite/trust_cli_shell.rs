@@ -6,11 +6,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::front::longhaul_in;
-use super::trust_cli_out::{project, run};
+use super::cli::longhaul_in;
+use super::trust_cli_egress::{project, run};
 
 /// The run that was submitted first.
-fn oldest(listed: &str) -> String {
+fn oldest_run_id(listed: &str) -> String {
     let runs = listed.lines().filter_map(|line| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
         Some(line)
@@ -24,7 +24,7 @@ fn oldest(listed: &str) -> String {
 }
 
 #[test]
-fn an_agent_of_the_project_runs_commands_once_that_is_trusted() {
+fn the_shell_tool_of_a_project_agent_needs_trust() {
     let folder = project("");
     let folder = folder.path();
     let agent = |name: &str, said: &str| {
@@ -50,7 +50,7 @@ fn an_agent_of_the_project_runs_commands_once_that_is_trusted() {
     assert!(folder.join("ran").exists());
     // A run of the file as it was before is another's.
     let (out, _) = run(folder, &["ls", "--json"], 0);
-    let old = oldest(&out);
+    let old = oldest_run_id(&out);
     run(folder, &["answer", &old, "It is trusted now."], 0);
     run(folder, &["watch", &old, "--no-input"], 3);
     // Another such agent is another thing, and does not touch this one.
@@ -76,7 +76,7 @@ fn an_agent_of_the_project_runs_commands_once_that_is_trusted() {
 }
 
 /// Writes an agent that runs commands without walls.
-fn unwalled(folder: &Path, front: &str, said: &str) {
+fn write_unsandboxed_agent(folder: &Path, front: &str, said: &str) {
     let always = "model: scripted/sh\ntools: [shell]\nsandbox: { isolation: none }";
     let text = format!("---\n{always}\n{front}\n---\n{said}");
     fs::write(folder.join("agents/b.md"), text).unwrap();
@@ -85,16 +85,16 @@ fn unwalled(folder: &Path, front: &str, said: &str) {
 }
 
 #[test]
-fn a_run_of_a_file_that_was_trusted_goes_on_when_a_newer_one_is() {
+fn a_run_of_a_trusted_version_resumes_once_a_newer_one_is_trusted() {
     let folder = project("");
     let folder = folder.path();
     let ask = "approve: [{ tool: shell, ask: 'May it?' }]";
-    unwalled(folder, ask, "You, of old.");
+    write_unsandboxed_agent(folder, ask, "You, of old.");
     run(folder, &["trust", "--yes"], 0);
     let go = ["run", "b", "x", "--no-input"];
     let (_, err) = run(folder, &go, 3);
     assert!(!err.contains("trusted"), "{err}");
-    unwalled(folder, ask, "You.");
+    write_unsandboxed_agent(folder, ask, "You.");
     let (out, _) = run(folder, &["trust", "ls"], 0);
     assert!(out.contains("changed since it was trusted"), "{out}");
     run(folder, &["trust", "--yes"], 0);
@@ -109,7 +109,7 @@ fn a_run_of_a_file_that_was_trusted_goes_on_when_a_newer_one_is() {
 }
 
 #[test]
-fn the_skills_that_an_agent_names_are_trusted_with_it() {
+fn trust_of_an_agent_covers_its_skills() {
     let folder = project("");
     let folder = folder.path();
     for skill in ["knots", "ropes"] {
@@ -118,17 +118,17 @@ fn the_skills_that_an_agent_names_are_trusted_with_it() {
         let text = format!("---\nname: {skill}\ndescription: How it is tied.\n---\nTie it.\n");
         fs::write(at.join("SKILL.md"), text).unwrap();
     }
-    unwalled(folder, "skills: [knots]", "You.");
+    write_unsandboxed_agent(folder, "skills: [knots]", "You.");
     run(folder, &["trust", "--yes"], 0);
     let stands = |word: &str| {
         let (out, _) = run(folder, &["trust", "ls", "--json"], 0);
         let told: Value = serde_json::from_str(&out).unwrap();
-        assert_eq!(told["things"][0]["status"], word, "{told}");
+        assert_eq!(told["items"][0]["status"], word, "{told}");
     };
     stands("trusted");
-    unwalled(folder, "skills: [knots, ropes]", "You.");
+    write_unsandboxed_agent(folder, "skills: [knots, ropes]", "You.");
     stands("changed");
-    unwalled(folder, "skills: [knots]", "You.");
+    write_unsandboxed_agent(folder, "skills: [knots]", "You.");
     stands("trusted");
     // What a skill says of itself is no part of the agent's file.
     let text = "---\nname: knots\ndescription: Otherwise.\n---\nTie it.\n";

@@ -9,7 +9,7 @@ use crate::event::Event;
 
 /// Why a row of a journal can't be read.
 #[derive(Debug, thiserror::Error)]
-pub enum BadEvent {
+pub enum EventCodecError {
     /// A newer build wrote it.
     #[error("this build does not know the event `{kind}` in version {version}")]
     Unknown {
@@ -50,15 +50,13 @@ const UPCASTS: &[Upcast] = &[];
 
 impl Event {
     /// The event's data as the journal keeps it.
-    pub fn encode(&self) -> Result<String, BadEvent> {
-        self.write_body().map_err(|source| BadEvent::Data {
-            kind: self.kind().to_owned(),
-            source,
-        })
+    pub fn encode(&self) -> Result<String, EventCodecError> {
+        self.write_body()
+            .map_err(|source| EventCodecError::Data { kind: self.kind().to_owned(), source })
     }
 
     /// The event of a row, upcast to the version of this build.
-    pub fn decode(kind: &str, version: u16, body: &str) -> Result<Self, BadEvent> {
+    pub fn decode(kind: &str, version: u16, body: &str) -> Result<Self, EventCodecError> {
         Self::decode_with(UPCASTS, kind, version, body)
     }
 
@@ -67,19 +65,11 @@ impl Event {
         kind: &str,
         version: u16,
         body: &str,
-    ) -> Result<Self, BadEvent> {
-        let unknown = || BadEvent::Unknown {
-            kind: kind.to_owned(),
-            version,
-        };
-        let bad_data = |source| BadEvent::Data {
-            kind: kind.to_owned(),
-            source,
-        };
-        let current = Self::KINDS
-            .iter()
-            .find(|(known, _, _)| *known == kind)
-            .ok_or_else(unknown)?;
+    ) -> Result<Self, EventCodecError> {
+        let unknown = || EventCodecError::Unknown { kind: kind.to_owned(), version };
+        let bad_data = |source| EventCodecError::Data { kind: kind.to_owned(), source };
+        let current =
+            Self::KINDS.iter().find(|(known, _, _)| *known == kind).ok_or_else(unknown)?;
         if version > current.1 {
             return Err(unknown());
         }
@@ -88,27 +78,23 @@ impl Event {
             None
         } else {
             let old = serde_json::from_str(body).map_err(bad_data)?;
-            let new = lift(upcasts, kind, version..current.1, old).ok_or_else(unknown)?;
+            let new = upcast(upcasts, kind, version..current.1, old).ok_or_else(unknown)?;
             Some(new.to_string())
         };
         let body = lifted.as_deref().unwrap_or(body);
-        Self::read_body(kind, body)
-            .ok_or_else(unknown)?
-            .map_err(bad_data)
+        Self::read_body(kind, body).ok_or_else(unknown)?.map_err(bad_data)
     }
 }
 
 /// Takes data through every version between; none where a step is missing.
-fn lift(
+fn upcast(
     upcasts: &[Upcast],
     kind: &str,
     versions: std::ops::Range<u16>,
     data: Value,
 ) -> Option<Value> {
     versions.into_iter().try_fold(data, |data, from| {
-        let step = upcasts
-            .iter()
-            .find(|step| step.kind == kind && step.from == from)?;
+        let step = upcasts.iter().find(|step| step.kind == kind && step.from == from)?;
         Some((step.change)(data))
     })
 }
@@ -125,40 +111,34 @@ mod tests {
     }];
 
     #[test]
-    fn an_old_version_is_lifted() {
+    fn an_old_event_version_is_upcast() {
         let body = r#"{"done": 40, "text": "half way"}"#;
         let event = Event::decode_with(OLDER, "progress.reported", 0, body).unwrap();
-        assert_eq!(
-            event.encode().unwrap(),
-            r#"{"percent":40,"message":"half way"}"#
-        );
+        assert_eq!(event.encode().unwrap(), r#"{"percent":40,"message":"half way"}"#);
     }
 
     #[test]
-    fn a_version_without_a_way_up_is_refused() {
+    fn an_event_version_without_an_upcast_is_rejected() {
         let refused = Event::decode_with(&[], "progress.reported", 0, "{}").unwrap_err();
-        assert!(matches!(refused, BadEvent::Unknown { version: 0, .. }));
+        assert!(matches!(refused, EventCodecError::Unknown { version: 0, .. }));
     }
 
     #[test]
-    fn what_a_newer_build_wrote_is_refused() {
+    fn events_of_a_newer_build_are_rejected() {
         for (kind, version) in [("run.teleported", 1), ("run.created", 99)] {
             let refused = Event::decode(kind, version, "{}").unwrap_err();
-            assert!(
-                matches!(refused, BadEvent::Unknown { .. }),
-                "{kind}: {refused}"
-            );
+            assert!(matches!(refused, EventCodecError::Unknown { .. }), "{kind}: {refused}");
         }
     }
 
     #[test]
-    fn broken_data_is_named() {
+    fn invalid_event_data_names_the_event() {
         let refused = Event::decode("run.claimed", 1, "{").unwrap_err();
-        assert!(matches!(refused, BadEvent::Data { .. }));
+        assert!(matches!(refused, EventCodecError::Data { .. }));
     }
 
     #[test]
-    fn the_highest_format_is_the_one_this_build_says_it_writes() {
+    fn event_format_is_the_highest_format_of_all_events() {
         let highest = Event::KINDS.iter().map(|(_, _, format)| *format).max();
         assert_eq!(highest, Some(crate::event::EVENT_FORMAT));
     }

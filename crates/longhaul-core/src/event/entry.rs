@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::Event;
-use crate::event::codec::BadEvent;
+use crate::event::codec::EventCodecError;
 use crate::id::{Epoch, RunId, Seq};
 use crate::raw::RawJson;
 use crate::time::Timestamp;
@@ -51,12 +51,10 @@ pub struct Envelope {
 
 impl Entry {
     /// The entry as text.
-    pub fn to_envelope(&self) -> Result<Envelope, BadEvent> {
+    pub fn to_envelope(&self) -> Result<Envelope, EventCodecError> {
         let kind = self.event.kind().to_owned();
-        let data = RawJson::parse(self.event.encode()?).map_err(|source| BadEvent::Data {
-            kind: kind.clone(),
-            source,
-        })?;
+        let data = RawJson::parse(self.event.encode()?)
+            .map_err(|source| EventCodecError::Data { kind: kind.clone(), source })?;
         Ok(Envelope {
             run: self.run,
             seq: self.seq,
@@ -71,9 +69,9 @@ impl Entry {
 }
 
 impl TryFrom<&Envelope> for Entry {
-    type Error = BadEvent;
+    type Error = EventCodecError;
 
-    fn try_from(envelope: &Envelope) -> Result<Self, BadEvent> {
+    fn try_from(envelope: &Envelope) -> Result<Self, EventCodecError> {
         Ok(Self {
             run: envelope.run,
             seq: envelope.seq,

@@ -34,9 +34,9 @@ pub struct GateExpired {
 
 /// A gate was withdrawn, or its people reminded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GateClosed {
+pub struct GateNotice {
     /// Which gate.
     pub gate: GateId,
     /// Why, in a sentence.
-    pub why: String,
+    pub reason: String,
 }

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 use crate::failure::FailureClass;
 use crate::id::{Epoch, GateId, RunId, Seq, TimerId, WorkerId};
 use crate::message::Message;
-use crate::policy::budget::Raise;
-use crate::raw::{Body, RawJson};
-use crate::status::{Fault, Output, Wait};
+use crate::policy::budget::BudgetRaise;
+use crate::raw::{RawJson, StoredText};
+use crate::status::{Output, RunError, Wait};
 use crate::task::TaskSpec;
 use crate::time::Millis;
-use crate::usage::Tariff;
+use crate::usage::ModelPricing;
 
 /// Everything a run is made of.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,36 +34,36 @@ pub struct RunClaimed {
 
 /// What the run sees: rendered once, so that a replay sees the same world.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunPerceived {
+pub struct RunPrepared {
     /// The system prompt.
-    pub system: Body,
+    pub system: StoredText,
     /// The table of tools: our names, wire names, schemas, classes.
-    pub tools: Body,
+    pub tools: StoredText,
     /// Memory and the first user message.
-    pub opening: Vec<Message>,
+    pub initial_messages: Vec<Message>,
     /// The model that will be asked, as `provider/model`.
     pub model: String,
     /// The models that are asked in its place when it fails for good, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<String>,
     /// What the dearest model of the list charges.
-    pub tariff: Tariff,
+    pub pricing: ModelPricing,
     /// Who sums up what no longer fits; none: the run's own model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compactor: Option<Compactor>,
     /// The world as somebody saw it, as JSON; none: nobody looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub world: Option<Body>,
+    pub world: Option<StoredText>,
     /// What whoever looked gives to tools, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub context: BTreeMap<String, RawJson>,
     /// Those tools of the table that others bring: what they bring later is not told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub supplied: Vec<String>,
+    pub external_tools: Vec<String>,
     /// So many identical calls with identical results in a row end the run, and at
     /// half of it the model is told; none: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub circles: Option<u32>,
+    pub identical_calls: Option<u32>,
 }
 
 /// A model that sums up conversations.
@@ -72,7 +72,7 @@ pub struct Compactor {
     /// As `provider/model`.
     pub model: String,
     /// What it charges, and how much it can read.
-    pub tariff: Tariff,
+    pub pricing: ModelPricing,
 }
 
 /// Why it rests.
@@ -98,12 +98,12 @@ pub struct RunOverdue {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRecovered {
     /// The epoch of the driver that died.
-    pub from: Epoch,
+    pub crashed_epoch: Epoch,
 }
 
 /// A person or program asked for something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunAsked {
+pub struct RunControlRequest {
     /// Who.
     pub by: String,
     /// Why, in their words.
@@ -111,17 +111,13 @@ pub struct RunAsked {
     pub reason: String,
     /// New caps that come with a resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub raise: Option<Raise>,
+    pub raise: Option<BudgetRaise>,
 }
 
-impl RunAsked {
+impl RunControlRequest {
     /// Asked by this person, without a reason.
     pub fn by(who: impl Into<String>) -> Self {
-        Self {
-            by: who.into(),
-            reason: String::new(),
-            raise: None,
-        }
+        Self { by: who.into(), reason: String::new(), raise: None }
     }
 }
 
@@ -152,7 +148,7 @@ pub struct RunCompleted {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunFailed {
     /// Why.
-    pub fault: Fault,
+    pub error: RunError,
 }
 
 /// It will be tried again.
@@ -161,7 +157,7 @@ pub struct RunRetryScheduled {
     /// The attempt to come, from 2.
     pub attempt: u32,
     /// After how long.
-    pub after: Millis,
+    pub delay: Millis,
     /// What failed.
     pub class: FailureClass,
 }

@@ -62,5 +62,5 @@ pub struct SteerDropped {
     /// Which.
     pub steer: SteerId,
     /// Why, in a sentence.
-    pub why: String,
+    pub reason: String,
 }

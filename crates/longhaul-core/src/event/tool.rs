@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{CallId, Epoch};
 use crate::message::Part;
-use crate::policy::effect::InDoubt;
+use crate::policy::effect::InDoubtPolicy;
 use crate::raw::BlobRef;
 use crate::time::{Millis, Timestamp};
 
@@ -47,10 +47,7 @@ pub struct ToolOutput {
 impl ToolOutput {
     /// An output of one text.
     pub fn text(text: impl Into<std::sync::Arc<str>>) -> Self {
-        Self {
-            content: vec![Part::Text(text.into())],
-            full: None,
-        }
+        Self { content: vec![Part::Text(text.into())], full: None }
     }
 }
 
@@ -72,12 +69,12 @@ pub struct ToolInDoubt {
     /// Which call.
     pub call: CallId,
     /// The driver that had started it.
-    pub from: Epoch,
+    pub epoch: Epoch,
     /// What is done about it, unless the tool can find out.
-    pub then: InDoubt,
+    pub policy: InDoubtPolicy,
     /// Why nobody knows, in words; none: journals of before do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
+    pub reason: Option<String>,
     /// How long it took, by the clock of a driver that lives.
     #[serde(default)]
     pub active: Millis,
@@ -89,13 +86,13 @@ pub struct ToolVerified {
     /// Which call.
     pub call: CallId,
     /// What it found.
-    pub finding: Finding,
+    pub outcome: VerifyOutcome,
 }
 
 /// What a look at the world says of a call in doubt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Finding {
+pub enum VerifyOutcome {
     /// It has happened, and this is its result.
     Happened(ToolOutput),
     /// It has not happened: it may begin anew.

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::time::Millis;
-use crate::usage::Micros;
+use crate::usage::MicroUsd;
 
 /// What a run may use up. None: no cap.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ use crate::usage::Micros;
 pub struct Budget {
     /// Money.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub micros: Option<Micros>,
+    pub micro_usd: Option<MicroUsd>,
     /// Tokens, in and out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
@@ -30,20 +30,14 @@ pub struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self {
-            micros: None,
-            tokens: None,
-            turns: None,
-            active: None,
-            warn_percent: 90,
-        }
+        Self { micro_usd: None, tokens: None, turns: None, active: None, warn_percent: 90 }
     }
 }
 
 impl Budget {
     /// What a project without a word about budgets gets: 5 dollars, 200 turns, 4 hours.
-    pub const STANDARD: Self = Self {
-        micros: Some(Micros(5_000_000)),
+    pub const PROJECT_DEFAULT: Self = Self {
+        micro_usd: Some(MicroUsd(5_000_000)),
         tokens: None,
         turns: Some(200),
         active: Some(Millis::from_secs(4 * 60 * 60)),
@@ -51,9 +45,9 @@ impl Budget {
     };
 
     /// These caps with every cap that `raise` names put in its place.
-    pub fn raised(self, raise: Raise) -> Self {
+    pub fn with_raise(self, raise: BudgetRaise) -> Self {
         Self {
-            micros: raise.micros.or(self.micros),
+            micro_usd: raise.micro_usd.or(self.micro_usd),
             tokens: raise.tokens.or(self.tokens),
             turns: raise.turns.or(self.turns),
             active: raise.active.or(self.active),
@@ -65,10 +59,10 @@ impl Budget {
 /// New caps for a run that goes on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Raise {
+pub struct BudgetRaise {
     /// Money.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub micros: Option<Micros>,
+    pub micro_usd: Option<MicroUsd>,
     /// Tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,

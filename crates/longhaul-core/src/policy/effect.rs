@@ -32,7 +32,7 @@ impl EffectClass {
 /// What happens to a call whose outcome nobody recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum InDoubt {
+pub enum InDoubtPolicy {
     /// The model reads that the outcome is unknown.
     Tell,
     /// A person says what happened.

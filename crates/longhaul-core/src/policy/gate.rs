@@ -5,9 +5,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::id::{CallId, GateId, RunId};
-use crate::policy::effect::InDoubt;
+use crate::policy::effect::InDoubtPolicy;
 use crate::raw::{Hash, RawJson};
-use crate::spelling::word_enum;
+use crate::text_macros::string_enum;
 use crate::time::{Millis, Timestamp};
 
 /// The deadline of a gate when its rule names none.
@@ -22,7 +22,7 @@ pub struct GateRule {
     #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// What a match means.
-    pub verdict: Verdict,
+    pub action: RuleAction,
     /// "For this run" is not offered.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
@@ -34,7 +34,7 @@ pub struct GateRule {
     pub on_timeout: OnTimeout,
     /// What happens to such a call in doubt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub in_doubt: Option<InDoubt>,
+    pub in_doubt: Option<InDoubtPolicy>,
     /// How many must say yes, and who may not.
     #[serde(default)]
     pub approvers: Approvers,
@@ -46,7 +46,7 @@ pub struct GateRule {
 /// What a rule says of the calls it matches.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum RuleAction {
     /// A person is asked, in these words.
     Ask(String),
     /// It may go on.
@@ -67,10 +67,7 @@ pub struct Approvers {
 
 impl Default for Approvers {
     fn default() -> Self {
-        Self {
-            count: 1,
-            not_submitter: false,
-        }
+        Self { count: 1, not_submitter: false }
     }
 }
 
@@ -124,7 +121,7 @@ pub enum GateKind {
 pub const SUBMIT_AGAIN: &str = "submit_again";
 
 /// Whether no answer helps a gate with these labels.
-pub fn is_in_vain(tags: &[String]) -> bool {
+pub fn is_unanswerable(tags: &[String]) -> bool {
     tags.iter().any(|tag| tag == SUBMIT_AGAIN)
 }
 
@@ -149,7 +146,7 @@ pub struct GateSpec {
     /// What that call is about beside its input: what the runtime says and not the
     /// model, such as whom a message is for. The digest is of that too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub about: Vec<String>,
+    pub injected_subjects: Vec<String>,
     /// Answers to choose from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
@@ -158,7 +155,7 @@ pub struct GateSpec {
     pub digest: Option<Hash>,
     /// The subject glob that "for this run" would remember; none: not offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pattern: Option<Pattern>,
+    pub pattern: Option<RulePattern>,
     /// How many must agree.
     #[serde(default)]
     pub approvers: Approvers,
@@ -190,7 +187,7 @@ impl GateSpec {
             call: None,
             tool: None,
             input: None,
-            about: Vec::new(),
+            injected_subjects: Vec::new(),
             options: Vec::new(),
             digest: None,
             pattern: None,
@@ -206,7 +203,7 @@ impl GateSpec {
 
 /// The globs of a rule, as they are remembered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pattern {
+pub struct RulePattern {
     /// Over the tool's name.
     pub tool: String,
     /// Over the subject.
@@ -275,7 +272,7 @@ pub enum Scope {
     Run,
 }
 
-word_enum! {
+string_enum! {
     /// How a gate stands.
     pub enum GateStatus {
         /// Somebody may answer.
@@ -305,12 +302,12 @@ pub struct GateRow {
     /// Who submitted the run.
     pub submitter: Option<String>,
     /// What was said so far, in order.
-    pub answers: Vec<GivenAnswer>,
+    pub answers: Vec<RecordedAnswer>,
 }
 
 /// An answer and when it came.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GivenAnswer {
+pub struct RecordedAnswer {
     /// When.
     pub at: Timestamp,
     /// What.

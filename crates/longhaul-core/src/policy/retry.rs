@@ -44,7 +44,7 @@ impl Default for RetryPolicy {
 
 impl RetryPolicy {
     /// How long to wait before attempt `attempt + 1`; none: there is no further one.
-    pub fn after(&self, attempt: u32) -> Option<Millis> {
+    pub fn delay_after(&self, attempt: u32) -> Option<Millis> {
         if attempt == 0 || attempt > self.max_retries {
             return None;
         }
@@ -56,13 +56,13 @@ impl RetryPolicy {
 }
 
 /// A model is asked so often in one attempt of a run, the first time included.
-pub const CALL_TRIES_MAX: u32 = 4;
+pub const CALL_ATTEMPTS_MAX: u32 = 4;
 
 /// How long to wait before a model is asked again: 2, 4, 8 seconds with a
 /// quarter of jitter, and never less than the provider asked for. None: it is
 /// not asked again.
 pub fn call_delay(run: RunId, failures: u32, failure: &Failure) -> Option<Millis> {
-    if !failure.class.may_pass() || failures == 0 || failures >= CALL_TRIES_MAX {
+    if !failure.class.is_transient() || failures == 0 || failures >= CALL_ATTEMPTS_MAX {
         return None;
     }
     let base = 2_000_u64 << (failures - 1);

@@ -12,12 +12,12 @@ use crate::raw::RawJson;
 #[async_trait]
 pub trait ContextProvider: Send + Sync + std::fmt::Debug {
     /// Looks once.
-    async fn look(&self, glance: &Glance) -> Result<Perception, ContextError>;
+    async fn fetch(&self, glance: &ContextRequest) -> Result<Perception, ContextError>;
 }
 
 /// Who looks, and because of what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Glance {
+pub struct ContextRequest {
     /// For which run.
     pub run: RunId,
     /// Which agent.
@@ -48,24 +48,24 @@ pub struct Perception {
 
 /// Nothing could be seen.
 #[derive(Debug, thiserror::Error)]
-#[error("the context provider failed: {why}")]
+#[error("the context provider failed: {message}")]
 pub struct ContextError {
     /// Why not.
-    pub why: String,
+    pub message: String,
     /// Another look would end no better.
-    pub lasts: bool,
+    pub is_permanent: bool,
 }
 
 impl ContextError {
     /// A failure that may pass: it is tried again, a few times at most.
-    pub fn passing(why: impl Into<String>) -> Self {
+    pub fn transient(why: impl Into<String>) -> Self {
         let (why, lasts) = (why.into(), false);
-        Self { why, lasts }
+        Self { message: why, is_permanent: lasts }
     }
 
     /// A failure that lasts until somebody mends something.
-    pub fn lasting(why: impl Into<String>) -> Self {
+    pub fn permanent(why: impl Into<String>) -> Self {
         let (why, lasts) = (why.into(), true);
-        Self { why, lasts }
+        Self { message: why, is_permanent: lasts }
     }
 }

@@ -10,26 +10,30 @@ use serde::{Deserialize, Serialize};
 use crate::failure::Failure;
 use crate::id::RunId;
 use crate::message::{Message, Reply, StopReason};
-use crate::raw::Body;
-use crate::usage::{Hold, Micros, Tariff, Usage};
+use crate::raw::StoredText;
+use crate::usage::{Hold, MicroUsd, ModelPricing, Usage};
 
 /// A model that can be asked.
 #[async_trait]
 pub trait Model: Send + Sync + std::fmt::Debug {
     /// What this question may cost at worst, and what the model charges.
-    fn quote(&self, ask: &Ask) -> Quote;
+    fn estimate(&self, ask: &ModelRequest) -> CostEstimate;
 
     /// Answers once, streaming words to `ear` on the way.
-    async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure>;
+    async fn generate(
+        &self,
+        ask: &ModelRequest,
+        ear: &dyn DeltaSink,
+    ) -> Result<ModelResponse, Failure>;
 }
 
 /// What stands below this heading in a system prompt is of the moment, such as the
 /// time: it is another in every run, and comparing it says nothing.
-pub const NOW_HEADING: &str = "## Current state\n";
+pub const CURRENT_STATE_HEADING: &str = "## Current state\n";
 
 /// One question: the fold of everything before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ask {
+pub struct ModelRequest {
     /// For which run.
     pub run: RunId,
     /// Which turn, from 1.
@@ -39,49 +43,44 @@ pub struct Ask {
     /// The model, as `provider/model`.
     pub model: String,
     /// The system prompt.
-    pub system: Body,
+    pub system: StoredText,
     /// The table of tools.
-    pub tools: Body,
+    pub tools: StoredText,
     /// The conversation, shared with the fold: asking copies pointers, not words.
     pub messages: Arc<Vec<Arc<Message>>>,
     /// The longest reply that is paid for.
     pub max_tokens: u64,
 }
 
-impl Ask {
+impl ModelRequest {
     /// The bytes of its conversation, about.
     pub fn bytes(&self) -> u64 {
-        self.messages.iter().map(|message| message.bytes()).sum()
+        self.messages.iter().map(|message| message.estimated_bytes()).sum()
     }
 }
 
 /// What a question may cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quote {
+pub struct CostEstimate {
     /// The worst case of this question.
     pub hold: Hold,
     /// What the heart needs to know to hold the next ones.
-    pub tariff: Tariff,
+    pub pricing: ModelPricing,
 }
 
-impl Quote {
+impl CostEstimate {
     /// The quote of a model that charges this for the question.
-    pub fn new(tariff: Tariff, ask: &Ask) -> Self {
+    pub fn new(tariff: ModelPricing, ask: &ModelRequest) -> Self {
         let fixed = ask.system.size().saturating_add(ask.tools.size());
-        let tariff = Tariff {
-            fixed_tokens: fixed.div_ceil(tariff.bytes_per_token.max(1)),
-            ..tariff
-        };
-        Self {
-            hold: tariff.hold(ask.bytes(), ask.max_tokens),
-            tariff,
-        }
+        let tariff =
+            ModelPricing { fixed_tokens: fixed.div_ceil(tariff.bytes_per_token.max(1)), ..tariff };
+        Self { hold: tariff.hold(ask.bytes(), ask.max_tokens), pricing: tariff }
     }
 }
 
 /// A whole reply.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answered {
+pub struct ModelResponse {
     /// What was said.
     pub reply: Arc<Reply>,
     /// Why the model stopped.
@@ -90,13 +89,13 @@ pub struct Answered {
     pub usage: Usage,
     /// What it cost; none: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Micros>,
+    pub cost: Option<MicroUsd>,
     /// The model, as it calls itself.
     pub model: String,
 }
 
 /// Who listens while a model speaks.
-pub trait Ear: Send + Sync {
+pub trait DeltaSink: Send + Sync {
     /// More words of the reply.
-    fn words(&self, text: &str);
+    fn on_text(&self, text: &str);
 }

@@ -29,12 +29,12 @@ pub struct Request {
     /// The most bytes of an answer, unpacked.
     pub bytes_max: u64,
     /// Whether private and loopback addresses may be asked.
-    pub reach: Reach,
+    pub network_scope: NetworkScope,
 }
 
 /// Which addresses a request may reach.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Reach {
+pub enum NetworkScope {
     /// Only those that anybody can route to.
     #[default]
     Public,
@@ -73,12 +73,14 @@ pub enum OutboundError {
         why: String,
     },
     /// The answer is packed though that was not asked for.
-    #[error("`{url}` answered, but packed as `{packing}`, which was not asked for and is not read")]
-    Packed {
+    #[error(
+        "`{url}` answered, but packed as `{encoding}`, which was not asked for and is not read"
+    )]
+    UnexpectedEncoding {
         /// Where to.
         url: String,
         /// How.
-        packing: String,
+        encoding: String,
     },
     /// The answer is longer than the bound.
     #[error("the answer of `{url}` is longer than {bytes_max} bytes")]

@@ -8,26 +8,26 @@ use std::collections::BTreeMap;
 use crate::raw::RawJson;
 
 /// How what stands for a secret begins, and how it ends.
-const OPENS: &str = "{{secret:";
-const CLOSES: &str = "}}";
+const PLACEHOLDER_START: &str = "{{secret:";
+const PLACEHOLDER_END: &str = "}}";
 
 /// What stands for the secret of this name.
-pub fn stand_in(name: &str) -> String {
-    format!("{OPENS}{name}{CLOSES}")
+pub fn placeholder(name: &str) -> String {
+    format!("{PLACEHOLDER_START}{name}{PLACEHOLDER_END}")
 }
 
 /// Where the first of them stands in a text, from its first letter to its last.
-pub fn find_stand_in(text: &str) -> Option<std::ops::Range<usize>> {
-    let start = text.find(OPENS)?;
-    let name = start + OPENS.len();
-    let end = name + text[name..].find(CLOSES)? + CLOSES.len();
+pub fn find_placeholder(text: &str) -> Option<std::ops::Range<usize>> {
+    let start = text.find(PLACEHOLDER_START)?;
+    let name = start + PLACEHOLDER_START.len();
+    let end = name + text[name..].find(PLACEHOLDER_END)? + PLACEHOLDER_END.len();
     Some(start..end)
 }
 
 /// The name of the secret that the first of them stands for.
-pub fn named(text: &str) -> Option<&str> {
-    let found = &text[find_stand_in(text)?];
-    found.strip_prefix(OPENS)?.strip_suffix(CLOSES)
+pub fn placeholder_name(text: &str) -> Option<&str> {
+    let found = &text[find_placeholder(text)?];
+    found.strip_prefix(PLACEHOLDER_START)?.strip_suffix(PLACEHOLDER_END)
 }
 
 /// Whoever knows the secrets.
@@ -43,25 +43,23 @@ pub trait Redact: Send + Sync + std::fmt::Debug {
         if !text.contains('\\') && matches!(self.redact(text), Cow::Borrowed(_)) {
             return json.clone();
         }
-        let clean: String = pieces(text)
-            .map(|(piece, _)| clean_piece(self, piece))
-            .collect();
+        let clean: String = json_tokens(text).map(|(piece, _)| redact_token(self, piece)).collect();
         // A secret that is JSON itself is in no piece of it.
-        if let Cow::Owned(spanned) = self.redact(&without_stand_ins(&clean)) {
-            return unreadable(text, named(&spanned));
+        if let Cow::Owned(spanned) = self.redact(&without_placeholders(&clean)) {
+            return placeholder_json(text, placeholder_name(&spanned));
         }
         // Each piece is JSON by itself, so this never fails; and if it did, the
         // secret would still not be shown.
-        RawJson::parse(clean).unwrap_or_else(|_| unreadable(text, None))
+        RawJson::parse(clean).unwrap_or_else(|_| placeholder_json(text, None))
     }
 
     /// The JSON without them, looked for in texts alone: a secret that is spelled like the
     /// name of a field does not take its place.
-    fn redact_json_texts(&self, json: &str) -> String {
-        let clean = pieces(json).map(|(piece, after)| {
+    fn redact_json_strings(&self, json: &str) -> String {
+        let clean = json_tokens(json).map(|(piece, after)| {
             let is_name = after.trim_start().starts_with(':');
             match piece.starts_with('"') && !is_name {
-                true => clean_piece(self, piece),
+                true => redact_token(self, piece),
                 false => Cow::Borrowed(piece),
             }
         });
@@ -70,29 +68,29 @@ pub trait Redact: Send + Sync + std::fmt::Debug {
 
     /// So many bytes at the end of a text may be the beginning of a secret that goes
     /// on.
-    fn unfinished(&self, _text: &str) -> usize {
+    fn partial_match_len(&self, _text: &str) -> usize {
         0
     }
 }
 
 /// What stands for a secret that has no name.
-const UNREADABLE: &str = "{{secret}}";
+const UNNAMED_PLACEHOLDER: &str = "{{secret}}";
 
 /// What stands for a JSON that could not be cleaned: an object for an object, as the
 /// input of a call must be one.
-fn unreadable(json: &str, name: Option<&str>) -> RawJson {
-    let stands = name.map_or_else(|| UNREADABLE.to_owned(), stand_in);
+fn placeholder_json(json: &str, name: Option<&str>) -> RawJson {
+    let stands = name.map_or_else(|| UNNAMED_PLACEHOLDER.to_owned(), placeholder);
     match json.trim_start().starts_with('{') {
-        true => RawJson::of(&BTreeMap::from([("hidden", stands)])),
-        false => RawJson::of(&stands),
+        true => RawJson::from_serialize(&BTreeMap::from([("redacted", stands)])),
+        false => RawJson::from_serialize(&stands),
     }
 }
 
 /// A text without what stands for secrets, which may be spelled like one.
-fn without_stand_ins(text: &str) -> Cow<'_, str> {
+fn without_placeholders(text: &str) -> Cow<'_, str> {
     let mut bare = String::new();
     let mut rest = text;
-    while let Some(found) = find_stand_in(rest) {
+    while let Some(found) = find_placeholder(rest) {
         bare.push_str(&rest[..found.start]);
         bare.push(' ');
         rest = &rest[found.end..];
@@ -104,22 +102,22 @@ fn without_stand_ins(text: &str) -> Cow<'_, str> {
 }
 
 /// The pieces of a JSON, each with what follows it.
-fn pieces(json: &str) -> impl Iterator<Item = (&str, &str)> {
+fn json_tokens(json: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = json;
     std::iter::from_fn(move || {
         let first = rest.chars().next()?;
-        let (piece, after) = rest.split_at(piece_end(rest, first));
+        let (piece, after) = rest.split_at(token_end(rest, first));
         rest = after;
         Some((piece, after))
     })
 }
 
 /// Where the first piece of a JSON ends: a text, a number, or what is between them.
-fn piece_end(json: &str, first: char) -> usize {
+fn token_end(json: &str, first: char) -> usize {
     let is_number = |letter: char| matches!(letter, '0'..='9' | '-' | '+' | '.' | 'e' | 'E');
     let is_plain = |letter: char| !matches!(letter, '"' | '-' | '0'..='9');
     let end = match first {
-        '"' => text_end(json),
+        '"' => string_end(json),
         '-' | '0'..='9' => json.find(|letter| !is_number(letter)),
         _ => json.find(|letter| !is_plain(letter)),
     };
@@ -127,7 +125,7 @@ fn piece_end(json: &str, first: char) -> usize {
 }
 
 /// Where a text ends that begins here, its quotes included.
-fn text_end(json: &str) -> Option<usize> {
+fn string_end(json: &str) -> Option<usize> {
     let mut escaped = false;
     for (place, byte) in json.bytes().enumerate().skip(1) {
         match byte {
@@ -141,8 +139,8 @@ fn text_end(json: &str) -> Option<usize> {
 }
 
 /// One piece without secrets.
-fn clean_piece<'a>(redact: &(impl Redact + ?Sized), piece: &'a str) -> Cow<'a, str> {
-    let spelled = |text: &str| Cow::Owned(RawJson::of(&text).as_str().to_owned());
+fn redact_token<'a>(redact: &(impl Redact + ?Sized), piece: &'a str) -> Cow<'a, str> {
+    let spelled = |text: &str| Cow::Owned(RawJson::from_serialize(&text).as_str().to_owned());
     if piece.starts_with('"') {
         // A half of a pair of letters is JSON, and no text that could be read.
         let read = serde_json::from_str::<String>(piece);
@@ -163,9 +161,9 @@ fn clean_piece<'a>(redact: &(impl Redact + ?Sized), piece: &'a str) -> Cow<'a, s
 
 /// Nobody knows any.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NoSecrets;
+pub struct NoRedaction;
 
-impl Redact for NoSecrets {
+impl Redact for NoRedaction {
     fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
         Cow::Borrowed(text)
     }
@@ -177,13 +175,11 @@ mod tests {
 
     /// Two secrets, one of them a number.
     #[derive(Debug)]
-    struct Two;
+    struct TwoSecrets;
 
-    impl Redact for Two {
+    impl Redact for TwoSecrets {
         fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-            let clean = text
-                .replace("pl\"ugh/1", "{{A}}")
-                .replace("48151623", "{{B}}");
+            let clean = text.replace("pl\"ugh/1", "{{A}}").replace("48151623", "{{B}}");
             match clean == text {
                 true => Cow::Borrowed(text),
                 false => Cow::Owned(clean),
@@ -192,40 +188,39 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_for_a_secret_says_which() {
-        assert_eq!(named(&format!("a {} b", stand_in("TOKEN"))), Some("TOKEN"));
-        assert_eq!(named("a {{secret: b"), None);
-        assert_eq!(find_stand_in("ä {{secret:A}}!"), Some(3..15));
+    fn a_placeholder_names_its_secret() {
+        assert_eq!(placeholder_name(&format!("a {} b", placeholder("TOKEN"))), Some("TOKEN"));
+        assert_eq!(placeholder_name("a {{secret: b"), None);
+        assert_eq!(find_placeholder("ä {{secret:A}}!"), Some(3..15));
     }
 
     /// Knows one that is JSON.
     #[derive(Debug)]
-    struct Account;
+    struct JsonSecret;
 
-    impl Redact for Account {
+    impl Redact for JsonSecret {
         fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
             let is = r#"{"user":"ada","pin":1}"#;
             match text.contains(is) || text.contains("secret") {
-                true => Cow::Owned(
-                    text.replace("secret", "{{secret:S}}")
-                        .replace(is, "{{secret:A}}"),
-                ),
+                true => {
+                    Cow::Owned(text.replace("secret", "{{secret:S}}").replace(is, "{{secret:A}}"))
+                }
                 false => Cow::Borrowed(text),
             }
         }
     }
 
     #[test]
-    fn a_secret_that_is_json_is_not_shown_in_pieces() {
+    fn parts_of_a_json_secret_are_redacted() {
         for (json, clean) in [
-            (r#"{"user":"ada","pin":1}"#, r#"{"hidden":"{{secret:A}}"}"#),
+            (r#"{"user":"ada","pin":1}"#, r#"{"redacted":"{{secret:A}}"}"#),
             (r#"[{"user":"ada","pin":1}]"#, r#""{{secret:A}}""#),
             (r#"{"user":"ada","pin":2}"#, r#"{"user":"ada","pin":2}"#),
             // What stands for a secret may be spelled like one.
             (r#"["a secret"]"#, r#"["a {{secret:S}}"]"#),
         ] {
             let json = RawJson::parse(json).unwrap();
-            assert_eq!(Account.redact_json(&json).as_str(), clean, "{json:?}");
+            assert_eq!(JsonSecret.redact_json(&json).as_str(), clean, "{json:?}");
         }
     }
 
@@ -235,18 +230,9 @@ mod tests {
             (r#"{ "a" : 1.50 }"#, r#"{ "a" : 1.50 }"#),
             (r#""48151623""#, r#""{{B}}""#),
             ("48151623", r#""{{B}}""#),
-            (
-                r#"{"pin": -481516234.5e1, "n": 1.50}"#,
-                r#"{"pin": "-{{B}}4.5e1", "n": 1.50}"#,
-            ),
-            (
-                "[123456789048151623123456789]",
-                r#"["1234567890{{B}}123456789"]"#,
-            ),
-            (
-                r#"[true,"a pl\"ugh/1 b",null]"#,
-                r#"[true,"a {{A}} b",null]"#,
-            ),
+            (r#"{"pin": -481516234.5e1, "n": 1.50}"#, r#"{"pin": "-{{B}}4.5e1", "n": 1.50}"#),
+            ("[123456789048151623123456789]", r#"["1234567890{{B}}123456789"]"#),
+            (r#"[true,"a pl\"ugh/1 b",null]"#, r#"[true,"a {{A}} b",null]"#),
             // However it is spelled.
             (r#""pl\u0022ugh\/1""#, r#""{{A}}""#),
             (r#"{"48151623": "\n"}"#, r#"{"{{B}}": "\n"}"#),
@@ -254,7 +240,7 @@ mod tests {
             (r#"["\\", "48151623"]"#, r#"["\\", "{{B}}"]"#),
         ] {
             let json = RawJson::parse(json).unwrap();
-            assert_eq!(Two.redact_json(&json).as_str(), clean, "{json:?}");
+            assert_eq!(TwoSecrets.redact_json(&json).as_str(), clean, "{json:?}");
         }
     }
 }

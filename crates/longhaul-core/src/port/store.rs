@@ -7,50 +7,50 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::change::{Batch, NewRun};
-use crate::event::codec::BadEvent;
+use crate::event::codec::EventCodecError;
 use crate::event::entry::Entry;
 use crate::id::{
     AgentName, Epoch, GateId, InboxName, LaneKey, ResourceKey, RunId, Seq, ThreadKey, WorkerId,
 };
-use crate::policy::gate::{GateRow, GateStatus, GivenAnswer};
+use crate::policy::gate::{GateRow, GateStatus, RecordedAnswer};
 use crate::raw::Hash;
 use crate::status::Status;
 use crate::time::{Millis, Timestamp};
-use crate::usage::{Left, Micros, Usage};
+use crate::usage::{MicroUsd, RemainingBudget, Usage};
 
 /// The journal and the queue.
 #[async_trait]
 pub trait Store: Send + Sync + std::fmt::Debug {
     /// Opens runs: all of them or none. Acknowledged is durable.
-    async fn open(&self, ask: OpenAsk) -> Result<Opened, StoreError>;
+    async fn open_runs(&self, ask: OpenRequest) -> Result<OpenOutcome, StoreError>;
 
     /// Takes ready runs for a worker, in order. Each claim raises the epoch and
     /// writes `run.claimed`. A worker that is not live gets none.
-    async fn claim(&self, ask: ClaimAsk) -> Result<Vec<Claimed>, StoreError>;
+    async fn claim(&self, ask: ClaimRequest) -> Result<Vec<Claim>, StoreError>;
 
     /// Says that a worker lives, and frees the runs of workers that don't.
-    async fn renew(&self, beat: Beat) -> Result<Renewed, StoreError>;
+    async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAck, StoreError>;
 
     /// Reads a journal onward from a place.
-    async fn read(&self, ask: ReadAsk) -> Result<Page, StoreError>;
+    async fn read(&self, ask: ReadRequest) -> Result<JournalPage, StoreError>;
 
     /// Lets a journal grow, if what its author says of it still holds.
-    async fn append(&self, append: Append) -> Result<Appended, StoreError>;
+    async fn append(&self, append: AppendRequest) -> Result<Appended, StoreError>;
 
     /// One run's row.
-    async fn row(&self, run: RunId) -> Result<Option<RunRow>, StoreError>;
+    async fn get_run(&self, run: RunId) -> Result<Option<RunRow>, StoreError>;
 
     /// Rows of runs, newest first.
-    async fn rows(&self, ask: RowsAsk) -> Result<Vec<RunRow>, StoreError>;
+    async fn list_runs(&self, ask: RunFilter) -> Result<Vec<RunRow>, StoreError>;
 
     /// Gates, newest first.
-    async fn gates(&self, ask: GatesAsk) -> Result<Vec<GateRow>, StoreError>;
+    async fn list_gates(&self, ask: GateFilter) -> Result<Vec<GateRow>, StoreError>;
 
     /// Tells when something has changed, in this process or another.
     fn watch(&self) -> Box<dyn Watch>;
 
     /// Forgets what is past its keep: ended runs, blobs without a reference.
-    async fn prune(&self, ask: PruneAsk) -> Result<Pruned, StoreError>;
+    async fn prune(&self, ask: PruneRequest) -> Result<PruneOutcome, StoreError>;
 }
 
 /// Waits for the store to change.
@@ -63,7 +63,7 @@ pub trait Watch: Send + std::fmt::Debug {
 
 /// Runs to open.
 #[derive(Debug, Clone)]
-pub struct OpenAsk {
+pub struct OpenRequest {
     /// The runs.
     pub runs: Vec<NewRun>,
     /// Definitions and blobs that they name.
@@ -80,18 +80,18 @@ pub struct Idempotency {
     /// The key.
     pub key: String,
     /// The hash of the whole request.
-    pub body: Hash,
+    pub body_hash: Hash,
     /// How long it is remembered.
-    pub keep: Millis,
+    pub ttl: Millis,
 }
 
 /// What opening gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Opened {
+pub enum OpenOutcome {
     /// These runs are new.
-    New(Vec<RunId>),
+    Created(Vec<RunId>),
     /// The same request opened these before.
-    Before(Vec<RunId>),
+    Existing(Vec<RunId>),
     /// The key was used for another request.
     KeyReused,
     /// The lane is full.
@@ -100,7 +100,7 @@ pub enum Opened {
 
 /// What a worker wants.
 #[derive(Debug, Clone)]
-pub struct ClaimAsk {
+pub struct ClaimRequest {
     /// Who.
     pub worker: WorkerId,
     /// From which inboxes, in this order.
@@ -117,18 +117,18 @@ pub struct ClaimAsk {
 
 /// A run in a worker's hands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claimed {
+pub struct Claim {
     /// Which run.
     pub run: RunId,
     /// The fence.
     pub epoch: Epoch,
     /// The last place of its journal, the claim's own fact included.
-    pub last: Seq,
+    pub last_seq: Seq,
 }
 
 /// A worker's sign of life.
 #[derive(Debug, Clone)]
-pub struct Beat {
+pub struct Heartbeat {
     /// Who.
     pub worker: WorkerId,
     /// On which machine.
@@ -143,9 +143,9 @@ pub struct Beat {
 
 /// What a sign of life gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Renewed {
+pub struct HeartbeatAck {
     /// How the worker stands. Dead: its runs are gone, it needs a new id.
-    pub standing: Standing,
+    pub liveness: WorkerLiveness,
     /// So many runs of dead workers are ready again.
     pub reaped: usize,
     /// The store's time.
@@ -155,7 +155,7 @@ pub struct Renewed {
 /// How a worker stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum WorkerLiveness {
     /// It may claim.
     Live,
     /// It ends what it has.
@@ -166,7 +166,7 @@ pub enum Standing {
 
 /// A part of a journal.
 #[derive(Debug, Clone, Copy)]
-pub struct ReadAsk {
+pub struct ReadRequest {
     /// Whose.
     pub run: RunId,
     /// After this place.
@@ -177,18 +177,18 @@ pub struct ReadAsk {
 
 /// A part of a journal, as it was read.
 #[derive(Debug, Clone)]
-pub struct Page {
+pub struct JournalPage {
     /// The entries, in order and without a gap.
     pub entries: Vec<Entry>,
     /// The journal's last place at that moment.
-    pub last: Seq,
+    pub last_seq: Seq,
     /// The store's time.
     pub now: Timestamp,
 }
 
 /// A growth of a journal.
 #[derive(Debug, Clone)]
-pub struct Append {
+pub struct AppendRequest {
     /// Whose.
     pub run: RunId,
     /// Who writes and what they know.
@@ -229,13 +229,13 @@ pub enum Appended {
         now: Timestamp,
     },
     /// Others have written since: read the tail, fold, decide again.
-    MovedOn,
+    Conflict,
     /// Another driver has the run: write nothing more.
     Fenced,
     /// The run has ended.
     RunEnded,
     /// There is no such run.
-    NoRun,
+    RunNotFound,
     /// A row says no; nothing was written.
     Refused(Refused),
 }
@@ -244,25 +244,25 @@ pub enum Appended {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Refused {
     /// The account does not cover the hold; this is what is left.
-    OverBudget(Left),
+    OverBudget(RemainingBudget),
     /// No seat is free.
-    NoSeat,
+    NoSlot,
     /// The lane is full.
     LaneFull(LaneKey),
     /// The gate is closed; the answer that closed it, if one did.
-    GateClosed(GateStatus, Option<Box<GivenAnswer>>),
+    GateClosed(GateStatus, Option<Box<RecordedAnswer>>),
     /// There is no such gate.
-    NoGate,
+    GateNotFound,
     /// The message was settled before.
     SteerSettled,
     /// Too many messages wait.
     SteersFull,
     /// Somebody else has told this timer.
-    TimerSpent,
+    TimerConsumed,
     /// An outsider may not state this fact.
-    NotOutside(&'static str),
+    NotAllowedForOutsider(&'static str),
     /// The request has taken effect by another attempt, or is no longer in progress.
-    RequestApplied,
+    RequestAlreadyApplied,
 }
 
 /// A run as lists show it. Everything in it follows from the journal.
@@ -303,13 +303,13 @@ pub struct RunRow {
     /// The worker that drives it now.
     pub worker: Option<WorkerId>,
     /// The last place of its journal.
-    pub last: Seq,
+    pub last_seq: Seq,
     /// Completed turns.
     pub turns: u32,
     /// Tokens.
     pub usage: Usage,
     /// Money; none: of some call it is not known.
-    pub cost: Option<Micros>,
+    pub cost: Option<MicroUsd>,
     /// Active time.
     pub active: Millis,
     /// When it was submitted.
@@ -322,7 +322,7 @@ pub struct RunRow {
 
 /// Which rows.
 #[derive(Debug, Clone, Default)]
-pub struct RowsAsk {
+pub struct RunFilter {
     /// Only these states; empty: all.
     pub statuses: Vec<Status>,
     /// Only this agent's.
@@ -339,7 +339,7 @@ pub struct RowsAsk {
 
 /// Which gates.
 #[derive(Debug, Clone, Default)]
-pub struct GatesAsk {
+pub struct GateFilter {
     /// This one.
     pub gate: Option<GateId>,
     /// Only this run's.
@@ -354,24 +354,24 @@ pub struct GatesAsk {
 
 /// What to forget.
 #[derive(Debug, Clone, Copy)]
-pub struct PruneAsk {
+pub struct PruneRequest {
     /// Ended runs older than this.
-    pub runs_older: Millis,
+    pub runs_older_than: Millis,
     /// Blobs without a reference that nobody touched for so long.
-    pub blobs_older: Millis,
+    pub blobs_older_than: Millis,
     /// So many runs at most, so that nobody waits for long.
     pub limit: usize,
 }
 
 /// What was forgotten.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Pruned {
+pub struct PruneOutcome {
     /// Runs.
     pub runs: usize,
     /// Blobs.
     pub blobs: usize,
     /// Idempotency keys.
-    pub keys: usize,
+    pub idempotency_keys: usize,
 }
 
 /// A fault of the store. What a run did wrong is never here.
@@ -379,7 +379,7 @@ pub struct Pruned {
 pub enum StoreError {
     /// The disk is full. What was acknowledged stands; nothing new starts.
     #[error("the disk that holds `{at}` is full")]
-    Full {
+    DiskFull {
         /// The store.
         at: String,
     },
@@ -401,7 +401,7 @@ pub enum StoreError {
     },
     /// A newer build has changed the store.
     #[error("`{at}` has schema {found}, this build knows {known}: use a newer longhaul")]
-    Newer {
+    NewerSchema {
         /// The store.
         at: String,
         /// The schema found.
@@ -411,7 +411,7 @@ pub enum StoreError {
     },
     /// Another process drives this store.
     #[error("`{at}` is driven by {holder}")]
-    Driven {
+    AlreadyDriven {
         /// The store.
         at: String,
         /// Who, as it wrote itself down.
@@ -419,7 +419,7 @@ pub enum StoreError {
     },
     /// This process only looks on: it may not claim, sweep or reap.
     #[error("this process does not drive `{at}`: it can't {verb}")]
-    Outsider {
+    NotDriver {
         /// The store.
         at: String,
         /// What it wanted.
@@ -433,7 +433,7 @@ pub enum StoreError {
     },
     /// The store's address is not one this build can open.
     #[error("`{url}` is no store that this build can open: {why}")]
-    Url {
+    InvalidUrl {
         /// The address.
         url: String,
         /// What is wrong with it.
@@ -441,14 +441,14 @@ pub enum StoreError {
     },
     /// A journal holds what this build does not know.
     #[error("event {seq} of {run} can't be read")]
-    Event {
+    InvalidEvent {
         /// Whose journal.
         run: RunId,
         /// Which place.
         seq: Seq,
         /// Why.
         #[source]
-        source: BadEvent,
+        source: EventCodecError,
     },
     /// The store has been closed, or failed in a way after which nothing is known.
     #[error("the store `{at}` is closed: {why}")]

@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use serde_json::Value;
 
-use crate::event::tool::{Finding, ToolOutput};
+use crate::event::tool::{ToolOutput, VerifyOutcome};
 use crate::id::{CallId, Epoch, ResourceKey, RunId, ThreadKey, ToolName};
-use crate::policy::effect::{EffectClass, InDoubt};
-use crate::port::easel::Easel;
+use crate::policy::effect::{EffectClass, InDoubtPolicy};
+use crate::port::image_sink::ImageSink;
 use crate::raw::RawJson;
 use crate::time::Millis;
 
@@ -20,7 +20,7 @@ use crate::time::Millis;
 #[async_trait]
 pub trait Tool: Send + Sync + std::fmt::Debug {
     /// What it is, for the model and for the rules.
-    fn card(&self) -> &ToolCard;
+    fn spec(&self) -> &ToolSpec;
 
     /// What this call does to the world. Undeclared means `once`.
     fn class(&self, _input: &Value) -> EffectClass {
@@ -29,12 +29,16 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
 
     /// What rules match against, such as a path or a command.
     fn subjects(&self, input: &Value) -> Vec<String> {
-        vec![crate::raw::canonical(input)]
+        vec![crate::raw::canonical_json(input)]
     }
 
     /// The same for a call into which the runtime injects these values: some
     /// rules are about what only the runtime says, such as whom a message is for.
-    fn subjects_in(&self, input: &Value, _context: &BTreeMap<String, RawJson>) -> Vec<String> {
+    fn subjects_with_context(
+        &self,
+        input: &Value,
+        _context: &BTreeMap<String, RawJson>,
+    ) -> Vec<String> {
         self.subjects(input)
     }
 
@@ -46,24 +50,24 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
 
     /// How long this call may take; none: the runtime's usual.
     fn timeout(&self, _input: &Value) -> Option<Millis> {
-        self.card().timeout
+        self.spec().timeout
     }
 
     /// Whether a call that is let go of ends for good: what it had begun is
     /// killed before its drop returns, so that it is never in doubt.
-    fn stops_cleanly(&self) -> bool {
+    fn is_cancel_safe(&self) -> bool {
         false
     }
 
     /// Whether what a call has begun may go on after its worker was killed, such as
     /// a process on this machine. People are told so before they begin it again.
-    fn outlives(&self) -> bool {
+    fn may_outlive_worker(&self) -> bool {
         false
     }
 
     /// Whether it acts on this machine without walls. Only an agent whose file
     /// spells out `isolation: none` may have it.
-    fn is_unwalled(&self) -> bool {
+    fn is_unsandboxed(&self) -> bool {
         false
     }
 
@@ -71,14 +75,14 @@ pub trait Tool: Send + Sync + std::fmt::Debug {
     async fn call(&self, input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure>;
 
     /// Looks whether a call under this key has happened.
-    async fn verify(&self, _input: Value, _around: &ToolContext) -> Finding {
-        Finding::Unknown
+    async fn verify(&self, _input: Value, _around: &ToolContext) -> VerifyOutcome {
+        VerifyOutcome::Unknown
     }
 }
 
 /// What a tool says of itself.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ToolCard {
+pub struct ToolSpec {
     /// Its name.
     pub name: ToolName,
     /// What it does, for the model.
@@ -86,9 +90,9 @@ pub struct ToolCard {
     /// The JSON Schema of its input.
     pub schema: Value,
     /// It can look whether a call has happened.
-    pub verifies: bool,
+    pub can_verify: bool,
     /// What it wants done in doubt.
-    pub in_doubt: Option<InDoubt>,
+    pub in_doubt: Option<InDoubtPolicy>,
     /// How long a call may take.
     pub timeout: Option<Millis>,
 }
@@ -101,7 +105,7 @@ pub struct ToolContext {
     /// Which call.
     pub call: CallId,
     /// The same at every attempt of this call.
-    pub key: String,
+    pub idempotency_key: String,
     /// Which start of this call, from 1: more after a crash in the middle of a call that may be
     /// repeated.
     pub attempt: u32,
@@ -118,9 +122,9 @@ pub struct ToolContext {
     /// Whoever hears how far the call is.
     pub progress: Arc<dyn Progress>,
     /// Where a call that is stopped leaves what it has so far.
-    pub so_far: SoFar,
+    pub partial_output: PartialOutput,
     /// Where it puts up pictures, which its output then names.
-    pub pictures: Easel,
+    pub images: ImageSink,
 }
 
 impl ToolContext {
@@ -129,27 +133,27 @@ impl ToolContext {
         Self {
             run,
             call,
-            key: call.key(run),
+            idempotency_key: call.idempotency_key(run),
             attempt: 1,
             epoch,
             context: BTreeMap::new(),
             thread: None,
             resource: None,
             skills: Vec::new(),
-            progress: Arc::new(Unheard),
-            so_far: SoFar::default(),
-            pictures: Easel::default(),
+            progress: Arc::new(NoopProgress),
+            partial_output: PartialOutput::default(),
+            images: ImageSink::default(),
         }
     }
 }
 
 /// What a call had to say when it was stopped. Clones are the same.
 #[derive(Clone, Default)]
-pub struct SoFar(Arc<Mutex<Option<String>>>);
+pub struct PartialOutput(Arc<Mutex<Option<String>>>);
 
-impl SoFar {
+impl PartialOutput {
     /// Leaves it for whoever stopped the call.
-    pub fn leave(&self, text: String) {
+    pub fn set(&self, text: String) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
     }
 
@@ -160,17 +164,17 @@ impl SoFar {
     }
 }
 
-impl std::fmt::Debug for SoFar {
+impl std::fmt::Debug for PartialOutput {
     /// It may hold anything that a program printed.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SoFar")
+        f.write_str("PartialOutput")
     }
 }
 
 /// One driver's time with a run. What is opened for it alone ends with it, whoever
 /// drives the run next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Stay {
+pub struct ClaimId {
     /// The run.
     pub run: RunId,
     /// The driver's fence; one that only looks has the first.
@@ -185,56 +189,50 @@ pub trait Progress: Send + Sync + std::fmt::Debug {
 
     /// Something that must be read about afterwards, such as what was answered in
     /// the user's name: it is not left out for what is said after it.
-    fn record(&self, message: &str) {
+    fn report_durable(&self, message: &str) {
         self.report(None, message);
     }
 }
 
 /// Nobody listens.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Unheard;
+pub struct NoopProgress;
 
-impl Progress for Unheard {
+impl Progress for NoopProgress {
     fn report(&self, _percent: Option<u8>, _message: &str) {}
 }
 
 /// A call that did not do what it should: the model reads it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{words}")]
+#[error("{message}")]
 pub struct ToolFailure {
-    words: String,
-    is_unknown: bool,
+    message: String,
+    is_outcome_unknown: bool,
 }
 
 impl ToolFailure {
     /// The call has failed, and the tool knows it.
     pub fn new(words: impl Into<String>) -> Self {
-        Self {
-            words: words.into(),
-            is_unknown: false,
-        }
+        Self { message: words.into(), is_outcome_unknown: false }
     }
 
     /// The call may have happened, and the tool can't tell.
-    pub fn unknown(words: impl Into<String>) -> Self {
-        Self {
-            words: words.into(),
-            is_unknown: true,
-        }
+    pub fn outcome_unknown(words: impl Into<String>) -> Self {
+        Self { message: words.into(), is_outcome_unknown: true }
     }
 
     /// Whether nobody knows if the call has happened.
-    pub const fn is_unknown(&self) -> bool {
-        self.is_unknown
+    pub const fn is_outcome_unknown(&self) -> bool {
+        self.is_outcome_unknown
     }
 
     /// What the model reads.
-    pub fn words(&self) -> &str {
-        &self.words
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
     /// The same, to keep.
-    pub fn into_words(self) -> String {
-        self.words
+    pub fn into_message(self) -> String {
+        self.message
     }
 }

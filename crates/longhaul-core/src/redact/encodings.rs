@@ -8,7 +8,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
 use serde_json::Value;
 
-use crate::redact::reading::{SECRET_BYTES_MIN, decoded_forms};
+use crate::redact::decoded_text::{SECRET_BYTES_MIN, decoded_forms};
 
 /// Minimum length of what is looked for across the ends of lines, as programs wrap base64:
 /// shorter words would look alike.
@@ -18,7 +18,7 @@ pub(super) const WRAPPED_BYTES_MIN: usize = 20;
 const JSON_TEXT_BYTES_MIN: usize = 20;
 
 /// How the names of secrets end.
-const SECRET_NAMES: &[&str] = &[
+const SECRET_NAME_SUFFIXES: &[&str] = &[
     "key",
     "secret",
     "secretid",
@@ -35,7 +35,7 @@ pub fn is_secret_name(name: &str) -> bool {
     let letters = name.chars().filter(char::is_ascii_alphabetic);
     let name: String = letters.map(|letter| letter.to_ascii_lowercase()).collect();
     let singular = name.strip_suffix('s').unwrap_or(&name);
-    let mut ends = SECRET_NAMES.iter();
+    let mut ends = SECRET_NAME_SUFFIXES.iter();
     ends.any(|end| name.ends_with(end) || singular.ends_with(end))
 }
 
@@ -44,8 +44,8 @@ pub fn is_secret_name(name: &str) -> bool {
 const ENCODED_BYTES_MAX: usize = 64 << 10;
 
 /// All that is looked for because of one secret.
-pub(super) fn patterns_of(secret: &str) -> Vec<String> {
-    let parts = telling_parts(secret);
+pub(super) fn search_patterns(secret: &str) -> Vec<String> {
+    let parts = secret_parts(secret);
     if secret.len() > ENCODED_BYTES_MAX {
         return parts;
     }
@@ -53,10 +53,10 @@ pub(super) fn patterns_of(secret: &str) -> Vec<String> {
 }
 
 /// A secret, and what of it is secret by itself.
-fn telling_parts(value: &str) -> Vec<String> {
+fn secret_parts(value: &str) -> Vec<String> {
     let mut texts = Vec::new();
     match serde_json::from_str(value) {
-        Ok(data @ (Value::Object(_) | Value::Array(_))) => add_json_texts(&mut texts, "", data),
+        Ok(data @ (Value::Object(_) | Value::Array(_))) => add_json_strings(&mut texts, "", data),
         Ok(_) | Err(_) => texts.push(value.to_owned()),
     }
     let lines = texts.iter().filter(|text| text.contains('\n'));
@@ -71,15 +71,15 @@ fn telling_parts(value: &str) -> Vec<String> {
 
 /// Adds the texts in a secret that is JSON, such as the key of an account, that are secrets by
 /// themselves. Texts in a list have the name of the list.
-fn add_json_texts(texts: &mut Vec<String>, name: &str, data: Value) {
+fn add_json_strings(texts: &mut Vec<String>, name: &str, data: Value) {
     match data {
         Value::Object(fields) => {
             let fields = fields.into_iter();
-            fields.for_each(|(name, value)| add_json_texts(texts, &name, value));
+            fields.for_each(|(name, value)| add_json_strings(texts, &name, value));
         }
         Value::Array(values) => {
             let values = values.into_iter();
-            values.for_each(|value| add_json_texts(texts, name, value));
+            values.for_each(|value| add_json_strings(texts, name, value));
         }
         Value::String(text) if is_json_secret(name, text.trim()) => {
             texts.push(text.trim().to_owned());
@@ -92,12 +92,12 @@ fn add_json_texts(texts: &mut Vec<String>, name: &str, data: Value) {
 fn is_json_secret(name: &str, text: &str) -> bool {
     match is_secret_name(name) {
         true => text.len() >= SECRET_BYTES_MIN,
-        false => text.len() >= JSON_TEXT_BYTES_MIN && !is_public(text),
+        false => text.len() >= JSON_TEXT_BYTES_MIN && !is_public_address(text),
     }
 }
 
 /// Whether a text is the address of a server or of a person, with nothing secret in it.
-fn is_public(text: &str) -> bool {
+fn is_public_address(text: &str) -> bool {
     match text.split_once("://") {
         Some((_, address)) => {
             let mut path = address.split('/').skip(1);
@@ -139,10 +139,7 @@ fn encodings(secret: &str) -> Vec<String> {
         let padded = [&[0; 3][..before], secret.as_bytes()].concat();
         // Only the letters that depend on nothing but the secret.
         let (from, to) = ((before * 8).div_ceil(6), padded.len() * 8 / 6);
-        for text in [
-            STANDARD_NO_PAD.encode(&padded),
-            URL_SAFE_NO_PAD.encode(&padded),
-        ] {
+        for text in [STANDARD_NO_PAD.encode(&padded), URL_SAFE_NO_PAD.encode(&padded)] {
             all.extend(text.get(from..to).map(str::to_owned));
         }
     }
@@ -168,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_of_a_secret_that_is_json_are_secret() {
+    fn the_string_values_of_a_json_secret_are_secret() {
         let account = r#"{
           "type": "service_account",
           "private_key": "-----BEGIN KEY-----\nMIIEvQ/x\n-----END KEY-----\n",
@@ -224,10 +221,10 @@ mod tests {
     }
 
     #[test]
-    fn a_very_long_secret_is_looked_for_as_it_is_only() {
+    fn a_very_long_secret_is_searched_for_only_verbatim() {
         for (bytes, is_encoded) in [(ENCODED_BYTES_MAX, true), (ENCODED_BYTES_MAX + 1, false)] {
             let secret = "k".repeat(bytes);
-            let patterns = patterns_of(&secret);
+            let patterns = search_patterns(&secret);
             assert!(patterns.contains(&secret));
             let mut patterns = patterns.iter();
             let has_other = patterns.any(|pattern| *pattern != secret);
@@ -247,12 +244,12 @@ mod tests {
             ("@correct-horse.battery.staple", false),
             ("correct-horse-battery-staple", false),
         ] {
-            assert_eq!(is_public(text), public, "{text}");
+            assert_eq!(is_public_address(text), public, "{text}");
         }
     }
 
     #[test]
-    fn a_name_says_by_its_end_that_it_is_one_of_a_secret() {
+    fn secret_names_are_recognized_by_their_suffix() {
         for (name, secret) in [
             ("apiKey", true),
             ("API_KEY_2", true),

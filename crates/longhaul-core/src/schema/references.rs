@@ -42,14 +42,14 @@ pub(super) struct Graph<'a> {
     /// The nearest part with an id that contains each part, which may be itself.
     bases: Vec<usize>,
     /// The same of each part's parent.
-    outer: Vec<usize>,
+    parent_bases: Vec<usize>,
     /// Whether `id` gives an address, as it does in draft 4.
     has_plain_id: bool,
     ids: HashSet<&'a str>,
     /// The parts with an id, by the last segment of its path.
     resources: HashMap<&'a str, Vec<usize>>,
     /// The parts with an id whose last segment is unclear.
-    unclear: Vec<usize>,
+    unclear_ids: Vec<usize>,
     anchors: HashMap<&'a str, Vec<usize>>,
     /// The parts that `$recursiveRef` may lead to from anywhere.
     recursive: Vec<usize>,
@@ -59,10 +59,7 @@ pub(super) struct Graph<'a> {
 
 impl<'a> Graph<'a> {
     pub(super) fn new(schema: &'a Value) -> Self {
-        let mut graph = Self {
-            has_plain_id: names_draft_4(schema),
-            ..Self::default()
-        };
+        let mut graph = Self { has_plain_id: declares_draft_4(schema), ..Self::default() };
         let mut values = VecDeque::from([(schema, 0)]);
         while let Some((value, base)) = values.pop_front() {
             match value {
@@ -90,7 +87,7 @@ impl<'a> Graph<'a> {
             self.ids.insert(id);
             match last_segment(id) {
                 Some(segment) => self.resources.entry(segment).or_default().push(at),
-                None => self.unclear.push(at),
+                None => self.unclear_ids.push(at),
             }
             base = at;
         }
@@ -104,7 +101,7 @@ impl<'a> Graph<'a> {
             part.get("$recursiveAnchor").is_some() || part.get("$dynamicAnchor").is_some();
         self.parts.push(part);
         self.bases.push(base);
-        self.outer.push(outer);
+        self.parent_bases.push(outer);
         self.index.insert(std::ptr::from_ref(part), at);
         base
     }
@@ -116,7 +113,7 @@ impl<'a> Graph<'a> {
     }
 
     /// What the references of the part `at` lead to, each with its text.
-    pub(super) fn references(
+    pub(super) fn resolved_references(
         &self,
         at: usize,
     ) -> impl Iterator<Item = (&'a str, Targets<'a>)> + '_ {
@@ -127,7 +124,7 @@ impl<'a> Graph<'a> {
                 return Some((to, self.resolve(at, to)));
             }
             // Its text is of no account.
-            let mut found = self.enclosing(at);
+            let mut found = self.enclosing_resources(at);
             found.extend(&self.recursive);
             Some((to, Targets::Values(self.values(found, Some))))
         })
@@ -139,8 +136,8 @@ impl<'a> Graph<'a> {
             None => to.rsplit_once('#').unwrap_or((to, "")),
         };
         let candidates = match address {
-            "" => self.enclosing(at),
-            other => self.similar(other),
+            "" => self.enclosing_resources(at),
+            other => self.resources_like(other),
         };
         if candidates.is_empty() && META.contains(&address) && !self.has_dynamic {
             return Targets::Meta;
@@ -152,7 +149,7 @@ impl<'a> Graph<'a> {
             self.values(candidates, Some)
         } else if fragment.starts_with('/') {
             let path = percent_decoded(fragment);
-            self.values(candidates, |part| pointed(part, path.as_deref()?))
+            self.values(candidates, |part| resolve_pointer(part, path.as_deref()?))
         } else {
             let named = self.anchors.get(fragment).cloned().unwrap_or_default();
             self.values(named, Some)
@@ -175,14 +172,14 @@ impl<'a> Graph<'a> {
     }
 
     /// Number of parts with an id.
-    pub(super) fn resources(&self) -> usize {
-        self.unclear.len() + self.resources.values().map(Vec::len).sum::<usize>()
+    pub(super) fn resource_count(&self) -> usize {
+        self.unclear_ids.len() + self.resources.values().map(Vec::len).sum::<usize>()
     }
 
     /// Parts that a reference without an address may be relative to.
-    fn enclosing(&self, at: usize) -> Vec<usize> {
+    fn enclosing_resources(&self, at: usize) -> Vec<usize> {
         let mut found = vec![0];
-        found.extend(&self.unclear);
+        found.extend(&self.unclear_ids);
         let mut segments = HashSet::new();
         let mut base = self.bases[at];
         loop {
@@ -190,19 +187,19 @@ impl<'a> Graph<'a> {
             for id in self.ids_of(self.parts[base]) {
                 let id = id.trim_end_matches('#');
                 if segments.insert(last_segment(id)) {
-                    found.extend(self.similar(id));
+                    found.extend(self.resources_like(id));
                 }
             }
-            if base == 0 || self.outer[base] == base {
+            if base == 0 || self.parent_bases[base] == base {
                 return found;
             }
-            base = self.outer[base];
+            base = self.parent_bases[base];
         }
     }
 
     /// Parts whose address may be this one, whatever both are relative to.
-    fn similar(&self, address: &str) -> Vec<usize> {
-        let mut found = self.unclear.clone();
+    fn resources_like(&self, address: &str) -> Vec<usize> {
+        let mut found = self.unclear_ids.clone();
         match last_segment(address) {
             Some(segment) => found.extend(self.resources.get(segment).into_iter().flatten()),
             None => {
@@ -214,21 +211,21 @@ impl<'a> Graph<'a> {
     }
 
     /// Those of these values that are objects, by their numbers.
-    pub(super) fn known(&self, values: &[&Value]) -> Vec<usize> {
+    pub(super) fn indices_of(&self, values: &[&Value]) -> Vec<usize> {
         let number = |value: &&Value| self.index.get(&std::ptr::from_ref(*value)).copied();
         values.iter().filter_map(number).collect()
     }
 }
 
 /// Whether a part of a document says that it follows draft 4.
-fn names_draft_4(schema: &Value) -> bool {
+fn declares_draft_4(schema: &Value) -> bool {
     match schema {
         Value::Object(fields) => {
             let named = fields.get("$schema").and_then(Value::as_str);
             named.is_some_and(|named| named.contains("draft-04"))
-                || fields.values().any(names_draft_4)
+                || fields.values().any(declares_draft_4)
         }
-        Value::Array(list) => list.iter().any(names_draft_4),
+        Value::Array(list) => list.iter().any(declares_draft_4),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
     }
 }
@@ -247,15 +244,13 @@ fn last_segment(address: &str) -> Option<&str> {
 
 /// The value at a pointer whose characters are decoded. Unlike [`Value::pointer`] it takes
 /// any number for an index, as the validator does.
-fn pointed<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
+fn resolve_pointer<'a>(root: &'a Value, path: &str) -> Option<&'a Value> {
     let segments = path.split('/').skip(1);
-    segments
-        .into_iter()
-        .try_fold(root, |value, segment| match value {
-            Value::Array(list) => list.get(segment.parse::<usize>().ok()?),
-            Value::Object(fields) => fields.get(&segment.replace("~1", "/").replace("~0", "~")),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-        })
+    segments.into_iter().try_fold(root, |value, segment| match value {
+        Value::Array(list) => list.get(segment.parse::<usize>().ok()?),
+        Value::Object(fields) => fields.get(&segment.replace("~1", "/").replace("~0", "~")),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    })
 }
 
 /// A pointer as it is meant: in an address a character may be written as `%7E`. What only

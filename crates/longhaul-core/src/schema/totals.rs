@@ -9,9 +9,9 @@ use super::error::SchemaError;
 use super::references::{Graph, Targets};
 
 /// Keywords whose subschemas apply to the same value as the schema that holds them.
-const SAME_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
-const SAME_SINGLE: [&str; 4] = ["not", "if", "then", "else"];
-const SAME_MAPS: [&str; 2] = ["dependentSchemas", "dependencies"];
+const IN_PLACE_LISTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+const IN_PLACE_SINGLE: [&str; 4] = ["not", "if", "then", "else"];
+const IN_PLACE_MAPS: [&str; 2] = ["dependentSchemas", "dependencies"];
 
 /// Keywords whose subschemas apply to a part of the value.
 const PART_LISTS: [&str; 2] = ["prefixItems", "items"];
@@ -40,8 +40,8 @@ const META_FANOUT: u64 = 2;
 
 /// A subschema and those that its value and the parts of its value are checked against.
 pub(super) struct Node<'a> {
-    same: Vec<usize>,
-    inner: Vec<usize>,
+    in_place: Vec<usize>,
+    children: Vec<usize>,
     /// Those of `inner` that are checked once more for an enclosing `unevaluated...`.
     repeated: Vec<usize>,
     /// Whether it needs to know what the others evaluate.
@@ -85,21 +85,20 @@ impl Node<'_> {
     }
 
     fn target(&self, at: usize, count: Count) -> Option<usize> {
-        let inner = || self.inner.get(at - self.same.len());
-        let same = self.same.get(at);
-        same.or_else(|| inner().filter(|_| count == Count::Parts))
-            .copied()
+        let inner = || self.children.get(at - self.in_place.len());
+        let same = self.in_place.get(at);
+        same.or_else(|| inner().filter(|_| count == Count::Parts)).copied()
     }
 }
 
-pub(super) fn nodes<'a>(graph: &Graph<'a>) -> Result<Vec<Node<'a>>, SchemaError> {
+pub(super) fn build_nodes<'a>(graph: &Graph<'a>) -> Result<Vec<Node<'a>>, SchemaError> {
     let mut nodes = Vec::with_capacity(graph.parts.len());
     let mut referred = 0;
     for (at, part) in graph.parts.iter().enumerate() {
-        let mut same = subschemas(part, (&SAME_LISTS, &SAME_SINGLE, &SAME_MAPS));
+        let mut same = subschemas(part, (&IN_PLACE_LISTS, &IN_PLACE_SINGLE, &IN_PLACE_MAPS));
         let (mut is_meta, mut unknown) = (false, None);
-        for (to, targets) in graph.references(at) {
-            referred += graph.resources();
+        for (to, targets) in graph.resolved_references(at) {
+            referred += graph.resource_count();
             match targets {
                 Targets::Values(values) => {
                     referred += values.len();
@@ -114,12 +113,12 @@ pub(super) fn nodes<'a>(graph: &Graph<'a>) -> Result<Vec<Node<'a>>, SchemaError>
         }
         let inner = subschemas(part, (&PART_LISTS, &PART_SINGLE, &PART_MAPS));
         nodes.push(Node {
-            same: graph.known(&same),
-            inner: graph.known(&inner),
-            repeated: graph.known(&subschemas(part, (&[], &REPEATED, &[]))),
+            in_place: graph.indices_of(&same),
+            children: graph.indices_of(&inner),
+            repeated: graph.indices_of(&subschemas(part, (&[], &REPEATED, &[]))),
             is_unevaluated: UNEVALUATED.iter().any(|name| part.get(name).is_some()),
-            fields: fields(part),
-            items: items(part),
+            fields: field_fanout(part),
+            items: item_fanout(part),
             is_meta,
             unknown,
         });
@@ -128,32 +127,29 @@ pub(super) fn nodes<'a>(graph: &Graph<'a>) -> Result<Vec<Node<'a>>, SchemaError>
 }
 
 /// How many subschemas under this keyword can lead deeper into a value.
-fn deeper(part: &Value, kinds: (&[&str], &[&str], &[&str])) -> u64 {
+fn count_object_subschemas(part: &Value, kinds: (&[&str], &[&str], &[&str])) -> u64 {
     let found = subschemas(part, kinds);
     found.into_iter().filter(|one| one.is_object()).count() as u64
 }
 
 /// Maximum number of subschemas of a part that apply to one field of an object, and of
 /// those among them that may be repeated.
-fn fields(part: &Value) -> (u64, u64) {
-    let named = deeper(part, (&[], &[], &["properties"])).min(1);
-    let patterns = deeper(part, (&[], &[], &["patternProperties"]));
+fn field_fanout(part: &Value) -> (u64, u64) {
+    let named = count_object_subschemas(part, (&[], &[], &["properties"])).min(1);
+    let patterns = count_object_subschemas(part, (&[], &[], &["patternProperties"]));
     // It applies to those fields alone that none of the others applies to.
-    let additional = deeper(part, (&[], &["additionalProperties"], &[]));
-    let unevaluated = deeper(part, (&[], &["unevaluatedProperties"], &[]));
-    (
-        (named + patterns).max(additional) + unevaluated,
-        unevaluated,
-    )
+    let additional = count_object_subschemas(part, (&[], &["additionalProperties"], &[]));
+    let unevaluated = count_object_subschemas(part, (&[], &["unevaluatedProperties"], &[]));
+    ((named + patterns).max(additional) + unevaluated, unevaluated)
 }
 
 /// The same for one item of a list.
-fn items(part: &Value) -> (u64, u64) {
-    let placed = deeper(part, (&["prefixItems"], &[], &[])).min(1);
-    let listed = deeper(part, (&["items"], &[], &[])).min(1);
-    let every = deeper(part, (&[], &["additionalItems"], &[]));
+fn item_fanout(part: &Value) -> (u64, u64) {
+    let placed = count_object_subschemas(part, (&["prefixItems"], &[], &[])).min(1);
+    let listed = count_object_subschemas(part, (&["items"], &[], &[])).min(1);
+    let every = count_object_subschemas(part, (&[], &["additionalItems"], &[]));
     let every = every + u64::from(part.get("items").is_some_and(Value::is_object));
-    let repeated = deeper(part, (&[], &["contains", "unevaluatedItems"], &[]));
+    let repeated = count_object_subschemas(part, (&[], &["contains", "unevaluatedItems"], &[]));
     (placed + listed + every + repeated, repeated)
 }
 
@@ -162,12 +158,7 @@ fn subschemas<'a>(part: &'a Value, kinds: (&[&str], &[&str], &[&str])) -> Vec<&'
     let (lists, singles, maps) = kinds;
     let mut found = Vec::new();
     for name in lists {
-        found.extend(
-            part.get(name)
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten(),
-        );
+        found.extend(part.get(name).and_then(Value::as_array).into_iter().flatten());
     }
     found.extend(singles.iter().filter_map(|name| part.get(name)));
     for name in maps {
@@ -195,14 +186,14 @@ impl Totals {
     /// Sets the totals of a node whose targets have theirs.
     fn set(&mut self, at: usize, node: &Node<'_>, count: Count) {
         let (mut own, mut repeated) = node.own(count);
-        for to in &node.same {
+        for to in &node.in_place {
             let (total, again) = (self.totals[*to], self.repeated[*to]);
             own = own.saturating_add(total);
             repeated = repeated.saturating_add(total).saturating_add(again);
         }
         if count == Count::Parts {
             let add = |sum: u64, to: &usize| sum.saturating_add(self.totals[*to]);
-            own = node.inner.iter().fold(own, add);
+            own = node.children.iter().fold(own, add);
             repeated = node.repeated.iter().fold(repeated, add);
         }
         if node.is_unevaluated {
@@ -213,12 +204,13 @@ impl Totals {
     }
 }
 
-pub(super) fn sum(nodes: &[Node<'_>], count: Count, starts: impl Iterator<Item = usize>) -> Totals {
-    let mut sums = Totals {
-        totals: vec![0; nodes.len()],
-        repeated: vec![0; nodes.len()],
-        cycle: None,
-    };
+pub(super) fn compute_totals(
+    nodes: &[Node<'_>],
+    count: Count,
+    starts: impl Iterator<Item = usize>,
+) -> Totals {
+    let mut sums =
+        Totals { totals: vec![0; nodes.len()], repeated: vec![0; nodes.len()], cycle: None };
     let mut is_open = vec![false; nodes.len()];
     let mut is_done = vec![false; nodes.len()];
     let mut stack = Vec::new();

@@ -13,62 +13,60 @@ const DEPTH_MAX: usize = 64;
 
 /// What a rendering may still build.
 #[derive(Debug, Clone)]
-pub(super) struct Budget(Arc<AtomicU64>);
+pub(super) struct RenderBudget(Arc<AtomicU64>);
 
-impl Budget {
+impl RenderBudget {
     pub(super) fn new(size: u64) -> Self {
         Self(Arc::new(AtomicU64::new(size)))
     }
 
-    pub(super) fn take(&self, size: u64) -> Result<(), Error> {
+    pub(super) fn spend(&self, size: u64) -> Result<(), Error> {
         let taken = |left: u64| left.checked_sub(size);
-        let updated = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
+        let updated = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taken);
         match updated {
             Ok(_) => Ok(()),
-            Err(_) => Err(too_much()),
+            Err(_) => Err(over_budget()),
         }
     }
 
     /// Takes the size of a value with all that is in it. An iterator becomes a list.
     pub(super) fn charge(&self, value: Value) -> Result<Value, Error> {
         let value = match value.kind() == ValueKind::Iterable {
-            true => self.list(&value)?,
+            true => self.collect_list(&value)?,
             false => value,
         };
         let mut values = vec![(value.clone(), 0)];
         while let Some((value, depth)) = values.pop() {
-            self.take(1)?;
+            self.spend(1)?;
             if depth > DEPTH_MAX {
-                return Err(refused("lists and maps of the template are too deep"));
+                return Err(invalid_operation("lists and maps of the template are too deep"));
             }
             if depth > 0 && is_namespace(&value) {
-                return Err(nested_namespace());
+                return Err(nested_namespace_error());
             }
             if let Some(text) = value.as_str() {
-                self.take(text.len() as u64)?;
+                self.spend(text.len() as u64)?;
             }
             let is_map = value.kind() == ValueKind::Map;
             if is_map || matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
-                self.take(value.len().unwrap_or(0) as u64)?;
+                self.spend(value.len().unwrap_or(0) as u64)?;
                 for item in value.try_iter()? {
                     let inner = if is_map { value.get_item(&item)? } else { item };
                     values.push((inner, depth + 1));
                 }
             } else if let Some(items) = value.len().filter(|_| value.as_str().is_none()) {
-                self.take(items as u64)?;
+                self.spend(items as u64)?;
             }
         }
         Ok(value)
     }
 
-    fn list(&self, iterator: &Value) -> Result<Value, Error> {
+    fn collect_list(&self, iterator: &Value) -> Result<Value, Error> {
         let left = self.0.load(Ordering::Relaxed);
         let mut items = Vec::new();
         for item in iterator.try_iter()? {
             if items.len() as u64 >= left {
-                return Err(too_much());
+                return Err(over_budget());
             }
             items.push(item);
         }
@@ -81,14 +79,14 @@ pub(super) fn is_namespace(value: &Value) -> bool {
     object.is_some_and(|object| object.type_name().ends_with("::Namespace"))
 }
 
-pub(super) fn refused(words: &'static str) -> Error {
+pub(super) fn invalid_operation(words: &'static str) -> Error {
     Error::new(ErrorKind::InvalidOperation, words)
 }
 
-fn too_much() -> Error {
-    refused("the template builds too much text or too many values")
+fn over_budget() -> Error {
+    invalid_operation("the template builds too much text or too many values")
 }
 
-pub(super) fn nested_namespace() -> Error {
-    refused("a namespace can't be in a list, a map or another namespace")
+pub(super) fn nested_namespace_error() -> Error {
+    invalid_operation("a namespace can't be in a list, a map or another namespace")
 }

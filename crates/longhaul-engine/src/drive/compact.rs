@@ -5,42 +5,42 @@
 
 use std::sync::Arc;
 
-use longhaul_core::event::turn::Purpose;
-use longhaul_core::event::world::MemoryCompacted;
+use longhaul_core::event::environment::MemoryCompacted;
+use longhaul_core::event::turn::ModelCallPurpose;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::message::{Message, StopReason};
-use longhaul_core::port::model::{Answered, Ask};
+use longhaul_core::port::model::{ModelRequest, ModelResponse};
 use longhaul_core::time::Millis;
 use longhaul_run::Input;
 
-use crate::drive::desk::Desk;
-use crate::drive::think::ask_model;
+use crate::drive::context::DriveContext;
+use crate::drive::model_call::call_model_timed;
 use crate::error::Error;
-use crate::summary::{Cut, older, question, summary};
+use crate::summary::{SummarySplit, build_summary, summarized_count, summary_request};
 
 /// Asks for a summary. None: the run is not ours any more.
-pub(super) async fn compact(desk: &mut Desk, ask: Ask) -> Result<Option<Input>, Error> {
+pub(super) async fn compact(
+    desk: &mut DriveContext,
+    ask: ModelRequest,
+) -> Result<Option<Input>, Error> {
     let messages = Arc::clone(&ask.messages);
-    let asked = desk.ledger.run().transcript().asked().cloned();
-    let (heard, active) = ask_model(desk, question(ask), Purpose::Compact).await?;
-    Ok(heard.told(active, |answered, _| {
-        Some(made(&messages, asked.as_ref(), (answered, active)))
+    let asked = desk.session.run().transcript().task_message().cloned();
+    let (heard, active) =
+        call_model_timed(desk, summary_request(ask), ModelCallPurpose::Compact).await?;
+    Ok(heard.into_input(active, |answered, _| {
+        Some(compaction_input(&messages, asked.as_ref(), (answered, active)))
     }))
 }
 
 /// What a summary makes of the conversation.
-fn made(
+fn compaction_input(
     messages: &[Arc<Message>],
     asked: Option<&Message>,
-    (answered, active): (Answered, Millis),
+    (answered, active): (ModelResponse, Millis),
 ) -> Input {
-    let replaced = older(messages);
+    let replaced = summarized_count(messages);
     let (dropped, kept) = messages.split_at(replaced);
-    let cut = Cut {
-        asked,
-        dropped,
-        kept,
-    };
+    let cut = SummarySplit { task: asked, summarized: dropped, kept_messages: kept };
     let made = match answered.stop {
         StopReason::Refusal => Err("the model declined to sum it up"),
         // What is missing from it would be gone for the model.
@@ -48,7 +48,7 @@ fn made(
         StopReason::EndTurn
         | StopReason::ToolUse
         | StopReason::PauseTurn
-        | StopReason::Other(_) => summary(cut, &answered.reply.text()),
+        | StopReason::Other(_) => build_summary(cut, &answered.reply.text()),
     };
     match made {
         Ok(summary) => Input::Compacted(Box::new(MemoryCompacted {
@@ -62,11 +62,7 @@ fn made(
         Err(why) => {
             let mut failure = Failure::new(FailureClass::Refused, why);
             failure.usage = Some(answered.usage);
-            Input::ModelFailed {
-                failure,
-                cost: answered.cost,
-                active,
-            }
+            Input::ModelFailed { failure, cost: answered.cost, active }
         }
     }
 }

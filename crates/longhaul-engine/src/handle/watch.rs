@@ -4,93 +4,89 @@
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::store::{ReadAsk, Watch};
+use longhaul_core::port::store::{ReadRequest, Watch};
 use longhaul_core::time::Millis;
 
+use crate::changes::RunSubscription;
 use crate::error::Error;
 use crate::handle::Longhaul;
-use crate::ports::Ports;
-use crate::tail::RunBell;
+use crate::services::EngineServices;
 
 /// So many entries come at once.
-const PAGE: usize = 200;
+const PAGE_SIZE: usize = 200;
 
 /// Without a sign it is looked this often.
-const LOOK_EVERY: Millis = Millis::from_secs(1);
+const POLL_INTERVAL: Millis = Millis::from_secs(1);
 
 /// Somebody who follows a run.
 #[derive(Debug)]
-pub struct Watching {
-    ports: Ports,
+pub struct JournalStream {
+    services: EngineServices,
     run: RunId,
     after: Seq,
-    sign: Sign,
+    wake_source: WakeSource,
     /// The last look found nothing new, so that it is waited before the next.
     caught_up: bool,
-    over: bool,
+    has_ended: bool,
 }
 
 /// What tells that there may be more.
 #[derive(Debug)]
-enum Sign {
+enum WakeSource {
     /// One reader for the whole process.
-    Bell(RunBell),
+    Subscription(RunSubscription),
     /// Every commit of the store.
     Store(Box<dyn Watch>),
 }
 
 impl Longhaul {
     /// Follows a run from after a place on.
-    pub async fn watch(&self, run: RunId, after: Seq) -> Result<Watching, Error> {
+    pub async fn watch(&self, run: RunId, after: Seq) -> Result<JournalStream, Error> {
         // Heard from now on, so that nothing falls between the first look and the wait.
-        let sign = match self.ports.tail.follow(run) {
-            Some(bell) => Sign::Bell(bell),
-            None => Sign::Store(self.ports.store.watch()),
+        let sign = match self.services.changes.subscribe(run) {
+            Some(bell) => WakeSource::Subscription(bell),
+            None => WakeSource::Store(self.services.store.watch()),
         };
-        if self.ports.store.row(run).await?.is_none() {
-            return Err(Error::NoRun(run));
+        if self.services.store.get_run(run).await?.is_none() {
+            return Err(Error::RunNotFound(run));
         }
-        Ok(Watching {
-            ports: self.ports.clone(),
+        Ok(JournalStream {
+            services: self.services.clone(),
             run,
             after,
-            sign,
+            wake_source: sign,
             caught_up: false,
-            over: false,
+            has_ended: false,
         })
     }
 }
 
-impl Watching {
+impl JournalStream {
     /// What comes next, in order; none: the run has ended and all of it was read.
     pub async fn next(&mut self) -> Result<Option<Vec<Entry>>, Error> {
-        while !self.over {
+        while !self.has_ended {
             // Kept across calls: whoever stops waiting for this and comes back
             // goes on waiting, without another look.
             if self.caught_up {
-                self.wait().await?;
+                self.wait_for_change().await?;
                 self.caught_up = false;
             }
             let page = self
-                .ports
+                .services
                 .store
-                .read(ReadAsk {
-                    run: self.run,
-                    after: self.after,
-                    limit: PAGE,
-                })
+                .read(ReadRequest { run: self.run, after: self.after, limit: PAGE_SIZE })
                 .await?;
             if let Some(last) = page.entries.last() {
                 self.after = last.seq;
-                self.over = last.event.is_terminal();
+                self.has_ended = last.event.is_terminal();
                 return Ok(Some(page.entries));
             }
-            let row = self.ports.store.row(self.run).await?;
+            let row = self.services.store.get_run(self.run).await?;
             let Some(row) = row else {
-                return Err(Error::NoRun(self.run));
+                return Err(Error::RunNotFound(self.run));
             };
-            if row.status.is_terminal() && self.after >= row.last {
-                self.over = true;
+            if row.status.is_terminal() && self.after >= row.last_seq {
+                self.has_ended = true;
                 break;
             }
             self.caught_up = true;
@@ -98,19 +94,19 @@ impl Watching {
         Ok(None)
     }
 
-    async fn wait(&mut self) -> Result<(), Error> {
-        let clock = &self.ports.clock;
-        match &mut self.sign {
-            Sign::Bell(bell) => {
-                if !bell.rings().await {
-                    self.sign = Sign::Store(self.ports.store.watch());
+    async fn wait_for_change(&mut self) -> Result<(), Error> {
+        let clock = &self.services.clock;
+        match &mut self.wake_source {
+            WakeSource::Subscription(bell) => {
+                if !bell.changed().await {
+                    self.wake_source = WakeSource::Store(self.services.store.watch());
                 }
             }
-            Sign::Store(watch) => {
+            WakeSource::Store(watch) => {
                 tokio::select! {
                     biased;
                     changed = watch.changed() => changed?,
-                    () = clock.sleep(LOOK_EVERY) => {}
+                    () = clock.sleep(POLL_INTERVAL) => {}
                 }
             }
         }

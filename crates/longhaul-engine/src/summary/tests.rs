@@ -3,28 +3,22 @@
 //! Never: part of a build that ships.
 
 use longhaul_core::id::{CallId, RunId};
-use longhaul_core::message::{ToolCall, Words};
+use longhaul_core::message::{TextBlock, ToolCall};
 use longhaul_core::raw::RawJson;
 use longhaul_run::next::check_conversation;
 use serde_json::json;
 
 use super::*;
 
-fn says(text: &str) -> Block {
-    Block::Text(Words {
-        text: text.into(),
-        extra: None,
-    })
+fn text_block(text: &str) -> Block {
+    Block::Text(TextBlock { text: text.into(), extra: None })
 }
 
-fn model(blocks: Vec<Block>) -> Arc<Message> {
-    Arc::new(Message::Assistant(Arc::new(Reply {
-        dialect: "scripted".into(),
-        blocks,
-    })))
+fn assistant_message(blocks: Vec<Block>) -> Arc<Message> {
+    Arc::new(Message::Assistant(Arc::new(Reply { api: "scripted".into(), blocks })))
 }
 
-fn user(text: &str) -> Arc<Message> {
+fn user_message(text: &str) -> Arc<Message> {
     Arc::new(Message::user(text))
 }
 
@@ -33,51 +27,45 @@ fn turn(number: u32, (name, input): (&str, serde_json::Value), came: &str) -> [A
     let call = ToolCall {
         id: "c".into(),
         name: name.into(),
-        input: RawJson::of(&input),
+        input: RawJson::from_serialize(&input),
         extra: None,
     };
     let result = ToolResult {
-        call: CallId {
-            turn: number,
-            index: 1,
-        },
+        call: CallId { turn: number, index: 1 },
         id: "c".into(),
         content: vec![Part::Text(came.into())],
         is_error: false,
     };
-    [
-        model(vec![Block::ToolCall(call)]),
-        Arc::new(Message::Results(vec![result])),
-    ]
+    [assistant_message(vec![Block::ToolCall(call)]), Arc::new(Message::Results(vec![result]))]
 }
 
 /// A conversation about something, and what was said after the newest turn.
-fn talk() -> Vec<Arc<Message>> {
+fn conversation() -> Vec<Arc<Message>> {
     let read = |path: &str| ("read_file", json!({ "path": path }));
-    let mut talk = vec![user("Mend the build of /srv/app. Never touch `deploy.sh`.")];
+    let mut talk = vec![user_message("Mend the build of /srv/app. Never touch `deploy.sh`.")];
     talk.extend(turn(1, read("src/main.rs"), "fn main() {} // see ISSUE-77"));
-    talk.push(user("Also: the port must stay 4180."));
+    talk.push(user_message("Also: the port must stay 4180."));
     let ask = ("ask_human", json!({ "question": "Which branch?" }));
     talk.extend(turn(2, ask, "release/2.4, and no other"));
-    talk.push(user("[longhaul] Little is left of the budget of money."));
+    talk.push(user_message("[longhaul] Little is left of the budget of money."));
     for number in 3..8 {
         talk.extend(turn(number, read("src/lib.rs"), "pub mod a;"));
     }
     talk
 }
 
-fn cut(messages: &[Arc<Message>]) -> Cut<'_> {
-    let (dropped, kept) = messages.split_at(older(messages));
-    Cut {
-        asked: messages.first().map(|message| &**message),
-        dropped,
-        kept,
+fn split(messages: &[Arc<Message>]) -> SummarySplit<'_> {
+    let (dropped, kept) = messages.split_at(summarized_count(messages));
+    SummarySplit {
+        task: messages.first().map(|message| &**message),
+        summarized: dropped,
+        kept_messages: kept,
     }
 }
 
 fn parts_of(message: &Message) -> Vec<String> {
     match message {
-        Message::User(parts) => texts(parts).map(str::to_owned).collect(),
+        Message::User(parts) => part_texts(parts).map(str::to_owned).collect(),
         other @ (Message::Assistant(_) | Message::Results(_)) => {
             panic!("a summary is the user's, not {other:?}")
         }
@@ -85,9 +73,9 @@ fn parts_of(message: &Message) -> Vec<String> {
 }
 
 #[test]
-fn what_people_said_is_kept_word_for_word_and_what_was_lost_is_added() {
-    let talk = talk();
-    let made = summary(cut(&talk), "Read the code; found the issue.").unwrap();
+fn a_summary_keeps_messages_of_people_verbatim_and_adds_lost_identifiers() {
+    let talk = conversation();
+    let made = build_summary(split(&talk), "Read the code; found the issue.").unwrap();
     let [goal, said, told, lost] = &parts_of(&made)[..] else {
         panic!("{made:?}");
     };
@@ -100,36 +88,30 @@ fn what_people_said_is_kept_word_for_word_and_what_was_lost_is_added() {
     );
     assert!(told.ends_with("Read the code; found the issue."), "{told}");
     // What stands in the other parts or in what is kept is not said again.
-    assert_eq!(
-        lost,
-        "[longhaul] Also mentioned, word for word:\n\n- src/main.rs\n- ISSUE-77"
-    );
-    assert_eq!(super::told(&[made]), "Read the code; found the issue.");
+    assert_eq!(lost, "[longhaul] Also mentioned, word for word:\n\n- src/main.rs\n- ISSUE-77");
+    assert_eq!(super::summary_text(&[made]), "Read the code; found the issue.");
 }
 
 #[test]
-fn what_the_summary_says_itself_is_not_added() {
-    let talk = talk();
-    let made = summary(cut(&talk), "src/main.rs has ISSUE-77.").unwrap();
+fn identifiers_in_the_summary_are_not_added_again() {
+    let talk = conversation();
+    let made = build_summary(split(&talk), "src/main.rs has ISSUE-77.").unwrap();
     assert_eq!(parts_of(&made).len(), 3);
 }
 
 #[test]
 fn a_second_summary_keeps_what_the_first_one_kept() {
-    let talk = talk();
-    let first = cut(&talk);
-    let made = summary(first, "First, src/main.rs was read.").unwrap();
+    let talk = conversation();
+    let first = split(&talk);
+    let made = build_summary(first, "First, src/main.rs was read.").unwrap();
     let mut next = vec![Arc::new(made)];
-    next.extend(first.kept.iter().cloned());
-    next.push(user("Stop at noon."));
+    next.extend(first.kept_messages.iter().cloned());
+    next.push(user_message("Stop at noon."));
     for number in 8..14 {
         next.extend(turn(number, ("list", json!({})), "ok"));
     }
-    let second = Cut {
-        asked: first.asked,
-        ..cut(&next)
-    };
-    let made = summary(second, "Then all was listed.").unwrap();
+    let second = SummarySplit { task: first.task, ..split(&next) };
+    let made = build_summary(second, "Then all was listed.").unwrap();
     let parts = parts_of(&made);
     assert_eq!(parts[0], parts_of(&talk[0])[0]);
     let said = &parts[1];
@@ -139,34 +121,28 @@ fn a_second_summary_keeps_what_the_first_one_kept() {
     assert!(parts[2].ends_with("Then all was listed."));
     assert!(parts[3].contains("- src/main.rs"), "{}", parts[3]);
     assert!(parts[3].contains("- ISSUE-77"), "{}", parts[3]);
-    assert_eq!(
-        parts.len(),
-        4,
-        "an old summary is in the new one: {parts:?}"
-    );
+    assert_eq!(parts.len(), 4, "an old summary is in the new one: {parts:?}");
 }
 
 #[test]
-fn the_task_is_found_behind_what_a_thread_remembers() {
-    let mut talk = vec![user("Who are you?"), model(vec![says("An agent.")])];
-    talk.push(user("Count the files."));
+fn the_task_is_found_after_the_thread_messages() {
+    let mut talk =
+        vec![user_message("Who are you?"), assistant_message(vec![text_block("An agent.")])];
+    talk.push(user_message("Count the files."));
     for number in 1..6 {
         talk.extend(turn(number, ("list", json!({})), "ok"));
     }
     let asked = Message::user("Count the files.");
-    let cut = Cut {
-        asked: Some(&asked),
-        ..cut(&talk)
-    };
-    let parts = parts_of(&summary(cut, "Counted.").unwrap());
+    let cut = SummarySplit { task: Some(&asked), ..split(&talk) };
+    let parts = parts_of(&build_summary(cut, "Counted.").unwrap());
     assert_eq!(parts[0], "Count the files.");
     assert!(parts[1].ends_with("Counted."), "{parts:?}");
 }
 
 #[test]
-fn a_summary_that_is_no_gain_is_none() {
-    let talk = talk();
-    let check = |text: &str, why: &str| assert_eq!(summary(cut(&talk), text), Err(why));
+fn a_summary_that_saves_nothing_is_discarded() {
+    let talk = conversation();
+    let check = |text: &str, why: &str| assert_eq!(build_summary(split(&talk), text), Err(why));
     check("", "the summary is empty");
     check(" \n", "the summary is empty");
     let long = "word ".repeat(2_000);
@@ -174,83 +150,83 @@ fn a_summary_that_is_no_gain_is_none() {
 }
 
 #[test]
-fn what_is_added_is_bounded_and_the_newest_of_it() {
-    let mut talk = vec![user("Do it.")];
+fn added_identifiers_are_limited_to_the_newest() {
+    let mut talk = vec![user_message("Do it.")];
     for number in 1..200 {
         let input = json!({ "path": format!("src/file_{number}.rs") });
         let came = format!("row_{number} ").repeat(100);
         talk.extend(turn(number, ("read_file", input), &came));
-        talk.push(user(&format!("Rule {number}: {}", "x".repeat(500))));
+        talk.push(user_message(&format!("Rule {number}: {}", "x".repeat(500))));
     }
-    let made = summary(cut(&talk), "Read.").unwrap();
+    let made = build_summary(split(&talk), "Read.").unwrap();
     let parts = parts_of(&made);
     let [_, said, _, lost] = &parts[..] else {
         panic!("{}", parts.len());
     };
-    assert!(said.len() <= SAID_BYTES_MAX + 100, "{}", said.len());
+    assert!(said.len() <= USER_TEXT_BYTES_MAX + 100, "{}", said.len());
     assert!(said.contains("Rule 197:") && !said.contains("Rule 9:"));
-    assert!(lost.len() <= MENTIONED_BYTES_MAX + 100, "{}", lost.len());
+    assert!(lost.len() <= IDENTIFIERS_BYTES_MAX + 100, "{}", lost.len());
     assert!(lost.contains("src/file_190.rs") && !lost.contains("src/file_2.rs"));
 }
 
 #[test]
-fn long_results_are_cut_in_their_middle_for_whoever_sums_up() {
-    let mut talk = vec![user("Do it.")];
+fn long_results_are_truncated_in_their_middle_for_the_summary() {
+    let mut talk = vec![user_message("Do it.")];
     let long = format!("first {} last", "é".repeat(20_000));
     for number in 1..6 {
         talk.extend(turn(number, ("list", json!({})), &long));
     }
-    let ask = Ask {
+    let ask = ModelRequest {
         run: RunId::from_bits(1),
         turn: 6,
         attempt: 1,
         model: "scripted/x".into(),
-        system: Body::inline("s"),
-        tools: Body::inline("[1]"),
+        system: StoredText::inline("s"),
+        tools: StoredText::inline("[1]"),
         messages: Arc::new(talk),
         max_tokens: 1,
     };
-    let asked = question(ask);
-    assert_eq!(asked.tools, Body::inline("[]"));
+    let asked = summary_request(ask);
+    assert_eq!(asked.tools, StoredText::inline("[]"));
     check_conversation(&asked.messages).unwrap();
     let Message::Results(results) = &*asked.messages[2] else {
         panic!("{:?}", asked.messages[2]);
     };
-    let text = texts(&results[0].content).next().unwrap();
+    let text = part_texts(&results[0].content).next().unwrap();
     assert!(text.len() < RESULT_BYTES_MAX + 100, "{}", text.len());
     assert!(text.starts_with("first ") && text.ends_with(" last"));
     assert!(text.contains("bytes are left out here"));
 }
 
 /// Numbers that look like chance and are the same every time.
-fn chance(seed: &mut u64) -> u64 {
+fn next_random(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     *seed >> 33
 }
 
 #[test]
-fn no_cut_parts_a_call_from_its_result() {
+fn compaction_never_separates_a_call_from_its_result() {
     for seed in 0..150_u64 {
         let mut dice = seed;
-        let mut talk = vec![user("Do it.")];
-        for number in 1..=(chance(&mut dice) % 12) as u32 {
-            let bytes = match chance(&mut dice) % 4 {
+        let mut talk = vec![user_message("Do it.")];
+        for number in 1..=(next_random(&mut dice) % 12) as u32 {
+            let bytes = match next_random(&mut dice) % 4 {
                 0 => 9_000,
                 _ => 10,
             };
-            match chance(&mut dice) % 3 {
-                0 => talk.push(user(&"u".repeat(bytes))),
-                1 => talk.push(model(vec![says(&"m".repeat(bytes))])),
+            match next_random(&mut dice) % 3 {
+                0 => talk.push(user_message(&"u".repeat(bytes))),
+                1 => talk.push(assistant_message(vec![text_block(&"m".repeat(bytes))])),
                 _ => talk.extend(turn(number, ("act", json!({})), &"r".repeat(bytes))),
             }
         }
-        let until = older(&talk);
+        let until = summarized_count(&talk);
         assert!((1..=talk.len()).contains(&until), "{seed}");
         check_conversation(&talk[..until]).unwrap();
-        let mut after = vec![user("a summary")];
+        let mut after = vec![user_message("a summary")];
         after.extend(talk[until..].iter().cloned());
         check_conversation(&after).unwrap();
-        if let Ok(made) = summary(cut(&talk), "short") {
+        if let Ok(made) = build_summary(split(&talk), "short") {
             after[0] = Arc::new(made);
             check_conversation(&after).unwrap();
         }
@@ -258,53 +234,41 @@ fn no_cut_parts_a_call_from_its_result() {
 }
 
 #[test]
-fn of_what_was_kept_before_only_the_oldest_goes() {
+fn only_the_oldest_kept_messages_are_dropped() {
     let long = "word ".repeat(10_000);
-    let mut talk = talk();
+    let mut talk = conversation();
     talk.splice(3..3, turn(90, ("list", json!({})), &long));
     for number in 0..50 {
         let rule = format!("Rule {number}:\nfirst\n\n{}", "x".repeat(580));
-        talk.insert(3, user(&rule));
+        talk.insert(3, user_message(&rule));
     }
-    let made = summary(cut(&talk), "Read.").unwrap();
-    let kept = cut(&talk).kept.to_vec();
+    let made = build_summary(split(&talk), "Read.").unwrap();
+    let kept = split(&talk).kept_messages.to_vec();
     let mut next = vec![Arc::new(made)];
     next.extend(kept);
     for number in 50..60 {
-        next.push(user(&format!("Rule {number}: {}", "y".repeat(600))));
+        next.push(user_message(&format!("Rule {number}: {}", "y".repeat(600))));
     }
     next.extend(turn(91, ("list", json!({})), &long));
     for number in 8..14 {
         next.extend(turn(number, ("list", json!({})), "ok"));
     }
-    let made = summary(cut(&next), "Then all was listed.").unwrap();
+    let made = build_summary(split(&next), "Then all was listed.").unwrap();
     let said = &parts_of(&made)[1];
-    assert!(said.len() <= SAID_BYTES_MAX + 100, "{}", said.len());
+    assert!(said.len() <= USER_TEXT_BYTES_MAX + 100, "{}", said.len());
     // The rules of before stand in the order in which they were said: 49 first.
-    for (rule, stands) in [
-        ("49", false),
-        ("45", false),
-        ("30", true),
-        ("0", true),
-        ("59", true),
-    ] {
+    for (rule, stands) in [("49", false), ("45", false), ("30", true), ("0", true), ("59", true)] {
         let rule = format!("- Rule {rule}:");
         assert_eq!(said.contains(&rule), stands, "{rule}");
     }
-    assert!(
-        said.contains("- Rule 0:\nfirst\n\nxxx"),
-        "whole, as it was said"
-    );
+    assert!(said.contains("- Rule 0:\nfirst\n\nxxx"), "whole, as it was said");
 }
 
 #[test]
-fn a_person_may_quote_our_mark() {
-    let mut talk = talk();
-    talk.insert(
-        3,
-        user("[longhaul] is what your notes begin with: leave those out."),
-    );
-    let made = summary(cut(&talk), "Read.").unwrap();
+fn a_message_may_quote_the_summary_marker() {
+    let mut talk = conversation();
+    talk.insert(3, user_message("[longhaul] is what your notes begin with: leave those out."));
+    let made = build_summary(split(&talk), "Read.").unwrap();
     let said = &parts_of(&made)[1];
     assert!(said.contains("- [longhaul] is what your notes"), "{said}");
     assert!(!said.contains("Little is left"), "{said}");

@@ -24,7 +24,7 @@ pub struct WorkerOptions {
     /// Without a sign it looks this often.
     pub poll: Millis,
     /// So long may runs go on after the order to stop.
-    pub drain: Millis,
+    pub drain_timeout: Millis,
     /// A run is blocked after so many crashes of its worker at the same place; none:
     /// never.
     pub crash_limit: Option<u32>,
@@ -45,7 +45,7 @@ impl WorkerOptions {
             concurrency: 256,
             lease: Millis::from_secs(15),
             poll: Millis::from_secs(1),
-            drain: Millis::from_secs(30),
+            drain_timeout: Millis::from_secs(30),
             crash_limit: Some(CRASH_LIMIT),
             host: "local".to_owned(),
             build: env!("CARGO_PKG_VERSION").to_owned(),

@@ -5,18 +5,18 @@ use longhaul_core::task::Start;
 use longhaul_core::time::{Clock as _, Millis, Timestamp};
 use longhaul_engine::Task;
 use longhaul_testkit::clock::SimClock;
-use longhaul_testkit::door::Door;
+use longhaul_testkit::latch::Latch;
 use serde_json::json;
 
-use crate::suite::house::model::Line;
-use crate::suite::house::{House, count, plan};
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::{TestEngine, count, engine_with};
 
 const HOUR: Millis = Millis::from_secs(3_600);
 
 /// A worker with the usual lease and poll interval, at a clock that the test moves.
-fn at_work(lines: impl IntoIterator<Item = Line>) -> (House, SimClock) {
-    let mut house = plan(lines).at_standing_clock().open();
-    house.hire(|options| {
+fn start_engine(lines: impl IntoIterator<Item = FakeReply>) -> (TestEngine, SimClock) {
+    let mut house = engine_with(lines).with_sim_clock().build();
+    house.spawn_worker(|options| {
         options.lease = Millis::from_secs(15);
         options.poll = Millis::from_secs(1);
     });
@@ -29,70 +29,65 @@ fn set_back(clock: &SimClock, span: Millis) {
     clock.set(Timestamp::from_micros(micros));
 }
 
-async fn submit_for(house: &House, at: Timestamp) -> RunId {
-    let task = Task {
-        start: Start::At(at),
-        ..Task::new("tester", "Do it.")
-    };
+async fn submit_for(house: &TestEngine, at: Timestamp) -> RunId {
+    let task = Task { start: Start::At(at), ..Task::new("tester", "Do it.") };
     house.longhaul.submit(task).await.unwrap()
 }
 
 /// Lets more than one ttl pass, until a run is claimed that starts then.
-async fn outlive_the_lease(house: &House) {
+async fn advance_past_lease(house: &TestEngine) {
     let now = house.clock.as_ref().unwrap().now();
     let run = submit_for(house, now.plus(Millis::from_secs(20))).await;
-    house.pass_until(run, "run.claimed").await;
+    house.advance_until(run, "run.claimed").await;
 }
 
 #[tokio::test]
 async fn a_worker_goes_on_after_the_clock_was_set_back() {
-    let (house, clock) = at_work([
-        Line::call("wait", json!({ "for": "5s" })),
-        Line::Text("done"),
-    ]);
-    outlive_the_lease(&house).await;
+    let (house, clock) =
+        start_engine([FakeReply::call("wait", json!({ "for": "5s" })), FakeReply::Text("done")]);
+    advance_past_lease(&house).await;
     set_back(&clock, HOUR);
     let begun = clock.monotonic();
     let run = house.submit().await;
-    house.pass_until(run, "run.completed").await;
-    outlive_the_lease(&house).await;
+    house.advance_until(run, "run.completed").await;
+    advance_past_lease(&house).await;
     assert!(clock.monotonic().minus(begun) < HOUR);
-    assert!(house.longhaul.is_beating().await.unwrap());
+    assert!(house.longhaul.has_live_worker().await.unwrap());
 }
 
 #[tokio::test]
 async fn a_worker_keeps_its_run_when_the_clock_is_set_forward() {
-    let door = Door::shut();
-    let (house, clock) = at_work([Line::Text("done").behind(&door)]);
+    let door = Latch::new();
+    let (house, clock) = start_engine([FakeReply::Text("done").after_latch(&door)]);
     let run = house.submit().await;
     door.reached(1).await;
-    outlive_the_lease(&house).await;
+    advance_past_lease(&house).await;
     clock.set(clock.now().plus(HOUR));
-    outlive_the_lease(&house).await;
+    advance_past_lease(&house).await;
     door.open();
-    let journal = house.pass_until(run, "run.completed").await;
+    let journal = house.advance_until(run, "run.completed").await;
     assert_eq!(count(&journal, "run.claimed"), 1);
 }
 
 #[tokio::test]
 async fn a_wait_ends_when_the_wall_clock_has_reached_its_end() {
-    let (house, clock) = at_work([Line::call("wait", json!({ "for": "1h" }))]);
+    let (house, clock) = start_engine([FakeReply::call("wait", json!({ "for": "1h" }))]);
     let run = house.submit().await;
     house.until(run, "run.waiting").await;
     clock.set(clock.now().plus(HOUR));
     let begun = clock.monotonic();
-    house.pass_until(run, "run.completed").await;
+    house.advance_until(run, "run.completed").await;
     assert!(clock.monotonic().minus(begun) < HOUR);
 }
 
 #[tokio::test]
 async fn a_start_time_counts_when_the_wall_clock_has_reached_it() {
-    let (house, clock) = at_work([Line::Text("done")]);
+    let (house, clock) = start_engine([FakeReply::Text("done")]);
     let run = submit_for(&house, clock.now().plus(HOUR)).await;
-    outlive_the_lease(&house).await;
+    advance_past_lease(&house).await;
     set_back(&clock, HOUR);
     clock.set(clock.now().plus(HOUR).plus(HOUR));
     let begun = clock.monotonic();
-    house.pass_until(run, "run.completed").await;
+    house.advance_until(run, "run.completed").await;
     assert!(clock.monotonic().minus(begun) < HOUR);
 }

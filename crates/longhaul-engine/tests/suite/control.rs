@@ -7,34 +7,28 @@ use longhaul_core::status::Status;
 use longhaul_core::time::Millis;
 use serde_json::json;
 
-use crate::suite::house::model::Line;
-use crate::suite::house::{House, answer, count, end, kinds, plan};
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::{TestEngine, answer, count, engine_with, kinds, outcome_text};
 
 #[tokio::test]
-async fn a_question_waits_for_words_and_the_model_reads_them() {
+async fn a_question_waits_for_an_answer_that_the_model_reads() {
     let question = json!({ "question": "Which?", "options": ["a", "b"] });
-    let house = plan([Line::call("ask_human", question)]).at_work();
+    let house = engine_with([FakeReply::call("ask_human", question)]).start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
-    assert_eq!(
-        (&gate.spec.kind, gate.spec.ask.as_str()),
-        (&GateKind::Question, "Which?")
-    );
+    assert_eq!((&gate.spec.kind, gate.spec.ask.as_str()), (&GateKind::Question, "Which?"));
     assert_eq!(gate.spec.options, ["a", "b"]);
     let said = answer(&gate, Decision::Answer("the blue one".into()));
     house.longhaul.answer(gate.spec.id, said).await.unwrap();
     let journal = house.ended(run).await;
     assert_eq!(house.results(), [("the blue one".to_owned(), false)]);
-    assert_eq!(
-        count(&journal, "run.claimed"),
-        2,
-        "it let go while it waited"
-    );
+    assert_eq!(count(&journal, "run.claimed"), 2, "it let go while it waited");
 }
 
 #[tokio::test]
 async fn an_agent_that_is_blocked_waits_for_help() {
-    let house = plan([Line::call("report_blocked", json!({ "reason": "no key" }))]).at_work();
+    let house =
+        engine_with([FakeReply::call("report_blocked", json!({ "reason": "no key" }))]).start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
     assert_eq!(gate.spec.kind, GateKind::Blocked);
@@ -49,17 +43,13 @@ async fn an_agent_that_is_blocked_waits_for_help() {
 
 #[tokio::test]
 async fn a_wait_ends_when_its_time_has_come() {
-    let house = plan([Line::call("wait", json!({ "for": "2h" }))])
-        .at_standing_clock()
-        .at_work();
+    let house =
+        engine_with([FakeReply::call("wait", json!({ "for": "2h" }))]).with_sim_clock().start();
     let run = house.submit().await;
     house.until(run, "run.waiting").await;
     let clock = house.clock.clone().unwrap();
     clock.advance(Millis::from_secs(2 * 60 * 60 - 1));
-    assert_eq!(
-        house.longhaul.show(run).await.unwrap().status,
-        Status::Waiting
-    );
+    assert_eq!(house.longhaul.show(run).await.unwrap().status, Status::Waiting);
     clock.advance(Millis::from_secs(1));
     let journal = house.ended(run).await;
     assert_eq!(count(&journal, "timer.fired"), 1, "{:?}", kinds(&journal));
@@ -68,7 +58,7 @@ async fn a_wait_ends_when_its_time_has_come() {
 
 #[tokio::test]
 async fn a_signal_ends_a_wait() {
-    let house = plan([Line::call("wait", json!({ "signal": "deployed" }))]).at_work();
+    let house = engine_with([FakeReply::call("wait", json!({ "signal": "deployed" }))]).start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
     assert_eq!(
@@ -76,122 +66,98 @@ async fn a_signal_ends_a_wait() {
         (GateKind::Signal, &["deployed".to_owned()][..])
     );
     let mut done = answer(&gate, Decision::Complete);
-    done.payload = Some(RawJson::of(&json!({ "version": 7 })));
+    done.payload = Some(RawJson::from_serialize(&json!({ "version": 7 })));
     house.longhaul.answer(gate.spec.id, done).await.unwrap();
     house.ended(run).await;
-    assert_eq!(
-        house.results(),
-        [("it has happened\n{\"version\":7}".to_owned(), false)]
-    );
+    assert_eq!(house.results(), [("it has happened\n{\"version\":7}".to_owned(), false)]);
 }
 
 #[tokio::test]
-async fn progress_is_noted_and_finish_ends() {
-    let house = plan([Line::Calls(vec![
-        (
-            "report_progress",
-            json!({ "percent": 40, "message": "half way" }),
-        ),
-        (
-            "finish",
-            json!({ "output": { "confidence": 90, "ok": true } }),
-        ),
+async fn report_progress_is_journaled_and_finish_ends_the_run() {
+    let house = engine_with([FakeReply::Calls(vec![
+        ("report_progress", json!({ "percent": 40, "message": "half way" })),
+        ("finish", json!({ "output": { "confidence": 90, "ok": true } })),
     ])])
-    .at_work();
+    .start();
     let run = house.submit().await;
     let journal = house.ended(run).await;
     assert_eq!(count(&journal, "progress.reported"), 1);
-    assert_eq!(
-        house.actor.asked().len(),
-        1,
-        "nothing is done after the end"
-    );
+    assert_eq!(house.model.requests().len(), 1, "nothing is done after the end");
     let shown = house.longhaul.show(run).await.unwrap();
     let output = shown.output.unwrap();
     assert_eq!(output.confidence, Some(90));
-    assert_eq!(
-        output.data.unwrap().value(),
-        json!({ "confidence": 90, "ok": true })
-    );
+    assert_eq!(output.data.unwrap().to_value(), json!({ "confidence": 90, "ok": true }));
     assert_eq!(shown.tools_called, ["report_progress", "finish"]);
 }
 
 #[tokio::test]
-async fn what_is_unclear_is_said_and_the_run_goes_on() {
+async fn an_invalid_control_call_is_an_error_result() {
     for (tool, input, why) in [
         ("wait", json!({ "for": "soon" }), "such as \"2h 30m\""),
         ("wait", json!({}), "such as \"2h 30m\""),
         ("ask_human", json!({}), "question"),
-        (
-            "report_progress",
-            json!({ "percent": 400, "message": "" }),
-            "400",
-        ),
+        ("report_progress", json!({ "percent": 400, "message": "" }), "400"),
     ] {
-        let house = plan([Line::call(tool, input.clone())]).at_work();
+        let house = engine_with([FakeReply::call(tool, input.clone())]).start();
         let run = house.submit().await;
-        assert_eq!(end(&house.ended(run).await), "done");
+        assert_eq!(outcome_text(&house.ended(run).await), "done");
         let (text, is_error) = house.results().remove(0);
         assert!(is_error && text.contains(why), "{tool} {input}: {text}");
     }
 }
 
-fn judged(lines: Vec<Line>) -> House {
+fn engine_with_result_gate(lines: Vec<FakeReply>) -> TestEngine {
     let gate = ResultGate {
         ask: "Is it good?".into(),
         timeout: Millis::from_secs(60),
         on_timeout: OnTimeout::Reject,
     };
-    let plan = plan(lines).agent(|agent| agent.result_gate = Some(gate));
-    plan.at_standing_clock().at_work()
+    let plan = engine_with(lines).agent(|agent| agent.result_gate = Some(gate));
+    plan.with_sim_clock().start()
 }
 
 #[tokio::test]
 async fn a_result_is_approved_changed_sent_back_or_refused() {
-    let house = judged(vec![Line::Text("a plan")]);
+    let house = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
     let run = house.submit().await;
     let gate = house.gate(run).await;
     let yes = answer(&gate, Decision::Approve);
     house.longhaul.answer(gate.spec.id, yes).await.unwrap();
-    assert_eq!(end(&house.ended(run).await), "a plan");
+    assert_eq!(outcome_text(&house.ended(run).await), "a plan");
 
-    let house = judged(vec![Line::Text("a plan")]);
+    let house = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
     let run = house.submit().await;
     let gate = house.gate(run).await;
-    let edit = answer(&gate, Decision::Edit(RawJson::of(&"a better plan")));
+    let edit = answer(&gate, Decision::Edit(RawJson::from_serialize(&"a better plan")));
     house.longhaul.answer(gate.spec.id, edit).await.unwrap();
-    assert_eq!(end(&house.ended(run).await), "a better plan");
+    assert_eq!(outcome_text(&house.ended(run).await), "a better plan");
 
-    let house = judged(vec![Line::Text("a plan"), Line::Text("another plan")]);
+    let house =
+        engine_with_result_gate(vec![FakeReply::Text("a plan"), FakeReply::Text("another plan")]);
     let run = house.submit().await;
     let gate = house.gate(run).await;
     let mut no = answer(&gate, Decision::Reject);
     no.note = Some("too dear".into());
     house.longhaul.answer(gate.spec.id, no).await.unwrap();
     let raised = house.until(run, "gate.answered").await;
-    house
-        .until_after(run, raised.last().unwrap().seq, "gate.raised")
-        .await;
+    house.until_after(run, raised.last().unwrap().seq, "gate.raised").await;
     let second = house.gate(run).await;
-    assert_ne!(
-        second.spec.id, gate.spec.id,
-        "the new result has a gate of its own"
-    );
-    assert_eq!(house.heard().last().unwrap(), "too dear");
+    assert_ne!(second.spec.id, gate.spec.id, "the new result has a gate of its own");
+    assert_eq!(house.user_texts().last().unwrap(), "too dear");
     let yes = answer(&second, Decision::Approve);
     house.longhaul.answer(second.spec.id, yes).await.unwrap();
-    assert_eq!(end(&house.ended(run).await), "another plan");
+    assert_eq!(outcome_text(&house.ended(run).await), "another plan");
 
-    let house = judged(vec![Line::Text("a plan")]);
+    let house = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
     let run = house.submit().await;
     let gate = house.gate(run).await;
     let no = answer(&gate, Decision::Reject);
     house.longhaul.answer(gate.spec.id, no).await.unwrap();
-    assert_eq!(end(&house.ended(run).await), "rejected");
+    assert_eq!(outcome_text(&house.ended(run).await), "rejected");
 
-    let house = judged(vec![Line::Text("a plan")]);
+    let house = engine_with_result_gate(vec![FakeReply::Text("a plan")]);
     let run = house.submit().await;
     house.gate(run).await;
     house.clock.as_ref().unwrap().advance(Millis::from_secs(60));
-    assert_eq!(end(&house.ended(run).await), "rejected");
+    assert_eq!(outcome_text(&house.ended(run).await), "rejected");
 }

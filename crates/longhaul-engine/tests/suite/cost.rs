@@ -5,33 +5,24 @@ use longhaul_core::policy::Policy;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::conformance::harness::Harness;
 use longhaul_testkit::mem_store::MemStore;
-use longhaul_testkit::sim::kill::{Death, play_by};
+use longhaul_testkit::sim::kill::{Crash, run_scenario_with};
 use longhaul_testkit::sim::scenario::Scenario;
 use longhaul_testkit::sim::script::Script;
 
-use crate::suite::sim::engine;
+use crate::suite::sim::engine_factory;
 
 /// How many commits a run of so many turns takes.
 fn commits(turns: usize, tools: &[&str]) -> usize {
     let clock = SimClock::new();
     let harness = Harness::new(MemStore::new(clock.clone()), clock);
     let calls: Vec<String> = tools.iter().map(|tool| (*tool).to_owned()).collect();
-    let script = Script {
-        turns: vec![calls; turns],
-        text: "done".into(),
-        ..Script::default()
-    };
+    let script = Script { turns: vec![calls; turns], text: "done".into(), ..Script::default() };
     let policy = Policy::default();
-    let scenario = Scenario {
-        name: "many_turns",
-        script,
-        policy,
-    };
-    let played = play_by(engine(), &harness, &scenario, Death::None).now_or_never();
-    let ended = played
-        .expect("the store in memory never waits")
-        .expect("it ends");
-    ended.written
+    let scenario = Scenario { name: "many_turns", script, policy };
+    let played =
+        run_scenario_with(engine_factory(), &harness, &scenario, Crash::None).now_or_never();
+    let ended = played.expect("the store in memory never waits").expect("it ends");
+    ended.commits
 }
 
 #[test]

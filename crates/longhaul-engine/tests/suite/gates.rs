@@ -3,24 +3,26 @@
 
 use longhaul_core::event::Event;
 use longhaul_core::policy::effect::EffectClass::{Once, Pure};
-use longhaul_core::policy::gate::Verdict::{Allow, Ask, Deny};
-use longhaul_core::policy::gate::{Approvers, Decision, GateRule, OnTimeout, Scope, Verdict};
+use longhaul_core::policy::gate::RuleAction::{Allow, Ask, Deny};
+use longhaul_core::policy::gate::{Approvers, Decision, GateRule, OnTimeout, RuleAction, Scope};
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Millis;
 use longhaul_engine::Task;
-use longhaul_engine::handle::Verdict as Heard;
+use longhaul_engine::handle::GateAnswerOutcome;
 use longhaul_engine::view::gate_view;
 use serde_json::json;
 
-use crate::suite::house::model::Line;
-use crate::suite::house::tool::{Deeds, Hand};
-use crate::suite::house::{House, Plan, answer, count, end, kinds, plan};
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::tool::{EffectLog, FakeTool};
+use crate::suite::harness::{
+    TestEngine, TestEngineBuilder, answer, count, engine_with, kinds, outcome_text,
+};
 
-pub(super) fn rule(subject: Option<&str>, verdict: Verdict) -> GateRule {
+pub(super) fn rule(subject: Option<&str>, verdict: RuleAction) -> GateRule {
     GateRule {
         tool: "send".into(),
         subject: subject.map(str::to_owned),
-        verdict,
+        action: verdict,
         always: false,
         timeout: None,
         on_timeout: OnTimeout::Reject,
@@ -30,14 +32,14 @@ pub(super) fn rule(subject: Option<&str>, verdict: Verdict) -> GateRule {
     }
 }
 
-fn ask() -> Verdict {
+fn ask() -> RuleAction {
     Ask("May it?".into())
 }
 
 /// An agent that sends `hi`, under these rules.
-fn sending(deeds: &Deeds, rules: Vec<GateRule>) -> Plan {
-    plan([Line::call("send", json!({ "text": "hi" }))])
-        .hands([Hand::new("send", Once, deeds)])
+fn engine_sending(deeds: &EffectLog, rules: Vec<GateRule>) -> TestEngineBuilder {
+    engine_with([FakeReply::call("send", json!({ "text": "hi" }))])
+        .tools([FakeTool::new("send", Once, deeds)])
         .agent(|agent| agent.rules = rules)
 }
 
@@ -52,8 +54,8 @@ async fn the_first_rule_that_matches_wins() {
         (vec![rule(Some("x*"), deny()), rule(None, Allow)], 0, 1),
         (vec![rule(Some("x*"), Allow), rule(None, ask())], 1, 1),
     ] {
-        let deeds = Deeds::default();
-        let house = sending(&deeds, rules.clone()).at_work();
+        let deeds = EffectLog::default();
+        let house = engine_sending(&deeds, rules.clone()).start();
         let run = house.submit().await;
         if asked > 0 {
             let gate = house.gate(run).await;
@@ -71,15 +73,15 @@ async fn the_first_rule_that_matches_wins() {
 }
 
 #[tokio::test]
-async fn a_rule_may_be_about_what_the_runtime_injects() {
+async fn a_gate_rule_matches_injected_arguments() {
     for (recipient, made) in [("anna", 0), ("bert", 1)] {
-        let deeds = Deeds::default();
+        let deeds = EffectLog::default();
         let rules = vec![rule(Some("anna"), Deny("she sleeps".into()))];
-        let house = sending(&deeds, rules)
+        let house = engine_sending(&deeds, rules)
             .agent(|agent| agent.context = vec!["recipient".into()])
-            .at_work();
+            .start();
         let mut task = Task::new("tester", "Do it.");
-        let recipient = RawJson::of(&recipient);
+        let recipient = RawJson::from_serialize(&recipient);
         task.context.insert("recipient".into(), recipient);
         let run = house.longhaul.submit(task).await.unwrap();
         house.ended(run).await;
@@ -88,21 +90,22 @@ async fn a_rule_may_be_about_what_the_runtime_injects() {
 }
 
 #[tokio::test]
-async fn what_the_runtime_injects_is_shown_at_the_gate() {
+async fn injected_arguments_are_shown_at_the_gate() {
     let mut digests = Vec::new();
     for recipient in [Some("anna"), None] {
-        let deeds = Deeds::default();
-        let house = sending(&deeds, vec![rule(None, ask())])
+        let deeds = EffectLog::default();
+        let house = engine_sending(&deeds, vec![rule(None, ask())])
             .agent(|agent| agent.context = vec!["recipient".into()])
-            .at_work();
+            .start();
         let mut task = Task::new("tester", "Do it.");
-        let context = recipient.map(|name| ("recipient".to_owned(), RawJson::of(&name)));
+        let context =
+            recipient.map(|name| ("recipient".to_owned(), RawJson::from_serialize(&name)));
         task.context.extend(context);
         let run = house.longhaul.submit(task).await.unwrap();
         let gate = house.gate(run).await;
         let view = longhaul_engine::view::gate_view(&gate);
         let about: Vec<String> = recipient.into_iter().map(str::to_owned).collect();
-        assert_eq!((&gate.spec.about, &view.about), (&about, &about));
+        assert_eq!((&gate.spec.injected_subjects, &view.injected_subjects), (&about, &about));
         let input = view.input.unwrap();
         assert!(!input.as_str().contains("anna"), "{input:?}");
         digests.push(view.digest);
@@ -115,53 +118,46 @@ async fn what_the_runtime_injects_is_shown_at_the_gate() {
 }
 
 #[tokio::test]
-async fn an_approval_names_what_was_shown() {
-    let deeds = Deeds::default();
-    let house = sending(&deeds, vec![rule(None, ask())]).at_work();
+async fn an_approval_needs_the_digest_of_the_gate() {
+    let deeds = EffectLog::default();
+    let house = engine_sending(&deeds, vec![rule(None, ask())]).start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
     let id = gate.spec.id;
     let mut given = answer(&gate, Decision::Approve);
-    for (digest, code) in [
-        (None, "digest_missing"),
-        (Some(Hash::of(b"another call")), "digest_changed"),
-    ] {
+    for (digest, code) in
+        [(None, "digest_missing"), (Some(Hash::digest(b"another call")), "digest_changed")]
+    {
         given.digest = digest;
         let no = house.longhaul.answer(id, given.clone()).await.unwrap_err();
         assert_eq!(no.code(), code);
     }
     let wrong = answer(&gate, Decision::Answer("sure".into()));
     let no = house.longhaul.answer(id, wrong).await.unwrap_err();
-    assert_eq!(no.code(), "wrong_decision");
+    assert_eq!(no.code(), "invalid_decision");
     assert_eq!(deeds.all(), Vec::<String>::new());
     let mut yes = answer(&gate, Decision::Approve);
     yes.note = Some("be kind".into());
     let heard = house.longhaul.answer(id, yes.clone()).await.unwrap();
-    assert!(matches!(heard, Heard::Closed(_)));
+    assert!(matches!(heard, GateAnswerOutcome::Closed(_)));
     let journal = house.ended(run).await;
     assert_eq!(count(&journal, "gate.answered"), 1, "{:?}", kinds(&journal));
     assert_eq!(deeds.count("send begins"), 1);
     let (text, _) = house.results().remove(0);
-    assert!(
-        text.starts_with("A person allowed this call and said: be kind"),
-        "{text}"
-    );
+    assert!(text.starts_with("A person allowed this call and said: be kind"), "{text}");
     let no = house.longhaul.answer(id, yes).await.unwrap_err();
     assert_eq!(no.code(), "already_answered");
     assert!(no.to_string().contains("by cli:anna at 20"), "{no}");
 }
 
 #[tokio::test]
-async fn a_no_is_read_with_its_note() {
+async fn the_model_reads_a_rejection_with_its_note() {
     for (note, wanted) in [
         (None, "a person rejected this call"),
-        (
-            Some("wrong list"),
-            "a person rejected this call: wrong list",
-        ),
+        (Some("wrong list"), "a person rejected this call: wrong list"),
     ] {
-        let deeds = Deeds::default();
-        let house = sending(&deeds, vec![rule(None, ask())]).at_work();
+        let deeds = EffectLog::default();
+        let house = engine_sending(&deeds, vec![rule(None, ask())]).start();
         let run = house.submit().await;
         let gate = house.gate(run).await;
         let mut no = answer(&gate, Decision::Reject);
@@ -169,30 +165,24 @@ async fn a_no_is_read_with_its_note() {
         no.digest = None;
         house.longhaul.answer(gate.spec.id, no).await.unwrap();
         let journal = house.ended(run).await;
-        assert_eq!(end(&journal), "done");
+        assert_eq!(outcome_text(&journal), "done");
         assert_eq!(house.results(), [(wanted.to_owned(), true)]);
         assert_eq!(deeds.all(), Vec::<String>::new());
     }
 }
 
 #[tokio::test]
-async fn an_edit_is_held_to_schema_and_rules_and_is_what_runs() {
-    let deeds = Deeds::default();
-    let rules = vec![
-        rule(Some("secret*"), Deny("never".into())),
-        rule(None, ask()),
-    ];
-    let house = sending(&deeds, rules).at_work();
+async fn an_edit_is_checked_against_schema_and_rules_and_is_what_runs() {
+    let deeds = EffectLog::default();
+    let rules = vec![rule(Some("secret*"), Deny("never".into())), rule(None, ask())];
+    let house = engine_sending(&deeds, rules).start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
     let id = gate.spec.id;
-    let edit = |input| Decision::Edit(RawJson::of(&input));
+    let edit = |input| Decision::Edit(RawJson::from_serialize(&input));
     for (input, why) in [
         (json!({ "text": 7 }), "does not fit its schema"),
-        (
-            json!({ "text": "secret plan" }),
-            "a rule forbids this call: never",
-        ),
+        (json!({ "text": "secret plan" }), "a rule forbids this call: never"),
         (json!({ "text": "unspeakable" }), "panicked"),
     ] {
         let given = answer(&gate, edit(input));
@@ -206,31 +196,21 @@ async fn an_edit_is_held_to_schema_and_rules_and_is_what_runs() {
     let given = answer(&gate, edit(json!({ "text": "hello" })));
     house.longhaul.answer(id, given).await.unwrap();
     let journal = house.ended(run).await;
-    assert_eq!(end(&journal), "done");
-    assert_eq!(
-        count(&journal, "gate.raised"),
-        1,
-        "an edit is not gated again"
-    );
+    assert_eq!(outcome_text(&journal), "done");
+    assert_eq!(count(&journal, "gate.raised"), 1, "an edit is not gated again");
     assert_eq!(deeds.all()[0], r#"send begins {"text":"hello"}"#);
     let (text, _) = house.results().remove(0);
-    assert!(
-        text.starts_with(r#"A person changed this call to {"text":"hello"}"#),
-        "{text}"
-    );
+    assert!(text.starts_with(r#"A person changed this call to {"text":"hello"}"#), "{text}");
 }
 
 #[tokio::test]
-async fn for_this_run_reaches_the_same_rule_and_no_further() {
-    let deeds = Deeds::default();
-    let other = GateRule {
-        always: true,
-        ..rule(Some("bye"), ask())
-    };
-    let send = |text: &str| Line::call("send", json!({ "text": text }));
-    let mut plan = sending(&deeds, vec![other, rule(None, ask())]);
-    plan.lines = vec![send("hi"), send("hi again"), send("bye")];
-    let house = plan.at_work();
+async fn an_approval_for_the_run_covers_only_the_same_rule() {
+    let deeds = EffectLog::default();
+    let other = GateRule { always: true, ..rule(Some("bye"), ask()) };
+    let send = |text: &str| FakeReply::call("send", json!({ "text": text }));
+    let mut plan = engine_sending(&deeds, vec![other, rule(None, ask())]);
+    plan.replies = vec![send("hi"), send("hi again"), send("bye")];
+    let house = plan.start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
     let mut yes = answer(&gate, Decision::Approve);
@@ -238,23 +218,13 @@ async fn for_this_run_reaches_the_same_rule_and_no_further() {
     house.longhaul.answer(gate.spec.id, yes).await.unwrap();
     let seen = house.until(run, "rule.added").await;
     let gate = {
-        house
-            .until_after(run, seen.last().unwrap().seq, "gate.raised")
-            .await;
+        house.until_after(run, seen.last().unwrap().seq, "gate.raised").await;
         house.gate(run).await
     };
-    assert_eq!(
-        deeds.count("send ends"),
-        2,
-        "the second was not asked about"
-    );
+    assert_eq!(deeds.count("send ends"), 2, "the second was not asked about");
     let mut yes = answer(&gate, Decision::Approve);
     yes.scope = Scope::Run;
-    let no = house
-        .longhaul
-        .answer(gate.spec.id, yes.clone())
-        .await
-        .unwrap_err();
+    let no = house.longhaul.answer(gate.spec.id, yes.clone()).await.unwrap_err();
     assert_eq!(no.code(), "scope_not_offered", "a rule that always asks");
     yes.scope = Scope::Once;
     house.longhaul.answer(gate.spec.id, yes).await.unwrap();
@@ -265,13 +235,10 @@ async fn for_this_run_reaches_the_same_rule_and_no_further() {
 
 #[tokio::test]
 async fn two_people_must_agree_where_the_rule_says_so() {
-    let deeds = Deeds::default();
+    let deeds = EffectLog::default();
     let mut both = rule(None, ask());
-    both.approvers = Approvers {
-        count: 2,
-        not_submitter: true,
-    };
-    let house = sending(&deeds, vec![both]).at_work();
+    both.approvers = Approvers { count: 2, not_submitter: true };
+    let house = engine_sending(&deeds, vec![both]).start();
     let mut task = Task::new("tester", "Do it.");
     task.submitter = Some("cli:sam".into());
     let run = house.longhaul.submit(task).await.unwrap();
@@ -281,28 +248,22 @@ async fn two_people_must_agree_where_the_rule_says_so() {
         yes.by = by.to_owned();
         house.longhaul.answer(gate.spec.id, yes)
     };
-    assert_eq!(says("cli:sam").await.unwrap_err().code(), "own_run");
-    assert!(matches!(says("cli:anna").await, Ok(Heard::Counted(_))));
-    assert_eq!(says("cli:anna").await.unwrap_err().code(), "voted_before");
+    assert_eq!(says("cli:sam").await.unwrap_err().code(), "self_approval");
+    assert!(matches!(says("cli:anna").await, Ok(GateAnswerOutcome::Voted(_))));
+    assert_eq!(says("cli:anna").await.unwrap_err().code(), "already_voted");
     assert_eq!(deeds.all(), Vec::<String>::new());
-    assert!(matches!(says("cli:ben").await, Ok(Heard::Closed(_))));
+    assert!(matches!(says("cli:ben").await, Ok(GateAnswerOutcome::Closed(_))));
     let journal = house.ended(run).await;
-    assert_eq!(
-        (
-            count(&journal, "gate.voted"),
-            count(&journal, "gate.answered")
-        ),
-        (1, 1)
-    );
+    assert_eq!((count(&journal, "gate.voted"), count(&journal, "gate.answered")), (1, 1));
     assert_eq!(deeds.count("send begins"), 1);
 }
 
 /// A gate that nobody answers for a day.
-async fn expired(on_timeout: OnTimeout) -> (House, longhaul_core::id::RunId, Deeds) {
-    let deeds = Deeds::default();
+async fn expired(on_timeout: OnTimeout) -> (TestEngine, longhaul_core::id::RunId, EffectLog) {
+    let deeds = EffectLog::default();
     let mut asks = rule(None, ask());
     asks.on_timeout = on_timeout;
-    let house = sending(&deeds, vec![asks]).at_standing_clock().at_work();
+    let house = engine_sending(&deeds, vec![asks]).with_sim_clock().start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
     let clock = house.clock.as_ref().unwrap();
@@ -317,48 +278,40 @@ async fn expired(on_timeout: OnTimeout) -> (House, longhaul_core::id::RunId, Dee
 }
 
 #[tokio::test]
-async fn silence_is_what_the_rule_says() {
+async fn an_expired_gate_follows_on_timeout() {
     let (house, run, deeds) = expired(OnTimeout::Reject).await;
-    assert_eq!(end(&house.ended(run).await), "done");
-    assert_eq!(
-        house.results(),
-        [("nobody answered in time".to_owned(), true)]
-    );
+    assert_eq!(outcome_text(&house.ended(run).await), "done");
+    assert_eq!(house.results(), [("nobody answered in time".to_owned(), true)]);
     assert_eq!(deeds.count("send"), 0);
 
     let (house, run, deeds) = expired(OnTimeout::Approve).await;
-    assert_eq!(end(&house.ended(run).await), "done");
+    assert_eq!(outcome_text(&house.ended(run).await), "done");
     assert_eq!(deeds.count("send begins"), 1);
 
     let (house, run, deeds) = expired(OnTimeout::Fail).await;
-    assert_eq!(end(&house.ended(run).await), "gate_expired");
+    assert_eq!(outcome_text(&house.ended(run).await), "gate_expired");
     assert_eq!(deeds.count("send"), 0);
 
     let (house, run, deeds) = expired(OnTimeout::Pause).await;
     let seen = house.until(run, "run.paused").await;
     house.longhaul.resume(run, None, "cli:anna").await.unwrap();
-    house
-        .until_after(run, seen.last().unwrap().seq, "gate.raised")
-        .await;
+    house.until_after(run, seen.last().unwrap().seq, "gate.raised").await;
     let gate = house.gate(run).await;
     let yes = answer(&gate, Decision::Approve);
     house.longhaul.answer(gate.spec.id, yes).await.unwrap();
-    assert_eq!(end(&house.ended(run).await), "done");
+    assert_eq!(outcome_text(&house.ended(run).await), "done");
     assert_eq!(deeds.count("send begins"), 1);
 }
 
 #[tokio::test]
 async fn pure_calls_before_a_gate_run_and_those_after_it_wait() {
-    let deeds = Deeds::default();
+    let deeds = EffectLog::default();
     let look = |n| ("look", json!({ "count": n }));
     let send = ("send", json!({ "text": "hi" }));
-    let house = plan([Line::Calls(vec![look(1), send, look(2)])])
-        .hands([
-            Hand::new("send", Once, &deeds),
-            Hand::new("look", Pure, &deeds),
-        ])
+    let house = engine_with([FakeReply::Calls(vec![look(1), send, look(2)])])
+        .tools([FakeTool::new("send", Once, &deeds), FakeTool::new("look", Pure, &deeds)])
         .agent(|agent| agent.rules = vec![rule(None, ask())])
-        .at_work();
+        .start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
     assert_eq!(deeds.count("look ends"), 1);
@@ -375,17 +328,17 @@ async fn pure_calls_before_a_gate_run_and_those_after_it_wait() {
 }
 
 #[tokio::test]
-async fn where_two_must_agree_the_second_agrees_to_the_edit_of_the_first() {
-    let deeds = Deeds::default();
+async fn the_second_approver_agrees_to_the_edit_of_the_first() {
+    let deeds = EffectLog::default();
     let mut both = rule(None, ask());
     both.approvers.count = 2;
-    let house = sending(&deeds, vec![both]).at_work();
+    let house = engine_sending(&deeds, vec![both]).start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
     let id = gate.spec.id;
-    let edit = Decision::Edit(RawJson::of(&json!({ "text": "hello" })));
+    let edit = Decision::Edit(RawJson::from_serialize(&json!({ "text": "hello" })));
     let counted = house.longhaul.answer(id, answer(&gate, edit)).await;
-    assert!(matches!(counted, Ok(Heard::Counted(_))), "{counted:?}");
+    assert!(matches!(counted, Ok(GateAnswerOutcome::Voted(_))), "{counted:?}");
     let mut yes = answer(&gate, Decision::Approve);
     yes.by = "cli:ben".into();
     let no = house.longhaul.answer(id, yes.clone()).await.unwrap_err();
@@ -397,15 +350,15 @@ async fn where_two_must_agree_the_second_agrees_to_the_edit_of_the_first() {
 }
 
 #[tokio::test]
-async fn an_edit_that_comes_late_hears_that_it_is_late() {
-    let deeds = Deeds::default();
-    let house = sending(&deeds, vec![rule(None, ask())]).at_work();
+async fn a_late_edit_is_rejected_as_late() {
+    let deeds = EffectLog::default();
+    let house = engine_sending(&deeds, vec![rule(None, ask())]).start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
     let yes = answer(&gate, Decision::Approve);
     house.longhaul.answer(gate.spec.id, yes).await.unwrap();
     house.ended(run).await;
-    let edit = answer(&gate, Decision::Edit(RawJson::of(&json!({ "text": 7 }))));
+    let edit = answer(&gate, Decision::Edit(RawJson::from_serialize(&json!({ "text": 7 }))));
     let no = house.longhaul.answer(gate.spec.id, edit).await.unwrap_err();
     assert_eq!(no.code(), "already_answered");
 }

@@ -6,10 +6,10 @@ use futures_util::FutureExt as _;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::conformance::harness::Harness;
 use longhaul_testkit::mem_store::MemStore;
-use longhaul_testkit::sim::kill::kill_everywhere;
-use longhaul_testkit::sim::scenario::named;
+use longhaul_testkit::sim::kill::kill_after_every_append_with;
+use longhaul_testkit::sim::scenario::recorded_scenarios;
 
-use crate::suite::sim::engine;
+use crate::suite::sim::engine_factory;
 
 async fn fresh() -> Harness {
     let clock = SimClock::new();
@@ -17,10 +17,11 @@ async fn fresh() -> Harness {
 }
 
 #[test]
-fn a_drive_dropped_at_any_wait_changes_no_end() {
+fn a_driver_dropped_at_any_await_does_not_change_the_outcome() {
     let mut lives = 0;
-    for scenario in named() {
-        let lived = kill_everywhere(&engine(), &scenario, fresh).now_or_never();
+    for scenario in recorded_scenarios() {
+        let lived =
+            kill_after_every_append_with(&engine_factory(), &scenario, fresh).now_or_never();
         lives += lived
             .expect("the store in memory never waits")
             .unwrap_or_else(|fault| panic!("{fault}"));

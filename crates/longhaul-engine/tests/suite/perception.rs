@@ -8,29 +8,29 @@ use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::{ResourceKey, RunId, ThreadKey};
 use longhaul_core::policy::effect::EffectClass::Pure;
 use longhaul_core::policy::gate::Decision;
-use longhaul_core::raw::{Body, RawJson};
+use longhaul_core::raw::{RawJson, StoredText};
 use longhaul_engine::Task;
-use longhaul_engine::agent::wish::{Every, Skill};
+use longhaul_engine::agent::config::{PerceptionInterval, Skill};
 use serde_json::json;
 
-use crate::suite::house::eye::{Sight, Witness};
-use crate::suite::house::model::Line;
-use crate::suite::house::tool::{Deeds, Hand};
-use crate::suite::house::{House, answer, count, end, plan};
+use crate::suite::harness::context_provider::{FakeContextProvider, FakePerception};
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::tool::{EffectLog, FakeTool};
+use crate::suite::harness::{TestEngine, answer, count, engine_with, outcome_text};
 
 /// The system prompt of every question, with the run's own id left out.
-fn systems(house: &House) -> Vec<String> {
-    let asked = house.actor.asked();
+fn systems(house: &TestEngine) -> Vec<String> {
+    let asked = house.model.requests();
     let systems = asked.iter().map(|ask| match &ask.system {
-        Body::Inline(text) => text.replace(&ask.run.to_string(), "RUN"),
-        Body::Blob(at) => panic!("a model knows no blobs: {at:?}"),
+        StoredText::Inline(text) => text.replace(&ask.run.to_string(), "RUN"),
+        StoredText::Blob(at) => panic!("a model knows no blobs: {at:?}"),
     });
     systems.collect()
 }
 
 #[tokio::test]
-async fn a_plain_agent_has_its_own_words_and_how_things_stand() {
-    let house = plan([Line::Text("done")]).at_standing_clock().at_work();
+async fn a_minimal_prompt_has_the_agents_text_and_the_run_section() {
+    let house = engine_with([FakeReply::Text("done")]).with_sim_clock().start();
     let run = house.submit().await;
     house.ended(run).await;
     insta::assert_snapshot!(systems(&house)[0], @r"
@@ -44,26 +44,24 @@ async fn a_plain_agent_has_its_own_words_and_how_things_stand() {
     ");
 }
 
-fn full(witness: &Witness) -> House {
-    let deeds = Deeds::default();
-    let hands = ["remember", "recall", "read_skill"].map(|name| Hand::new(name, Pure, &deeds));
-    plan([Line::call("ask_human", json!({ "question": "Which?" }))])
-        .hands(hands)
-        .looking(witness, Every::Run)
+fn engine_with_all_sections(witness: &FakeContextProvider) -> TestEngine {
+    let deeds = EffectLog::default();
+    let hands = ["remember", "recall", "read_skill"].map(|name| FakeTool::new(name, Pure, &deeds));
+    engine_with([FakeReply::call("ask_human", json!({ "question": "Which?" }))])
+        .tools(hands)
+        .perception(witness, PerceptionInterval::Run)
         .agent(|agent| {
             agent.prompt = "You are {{ input.role }}.\n".into();
-            agent.house_rules = "# House\nNever say {{ never }}.\n".into();
-            agent.skills = vec![Skill {
-                name: "knots".into(),
-                description: "How to tie\n  knots.".into(),
-            }];
-            agent.output = Some(RawJson::of(&json!({ "type": "object" })));
+            agent.project_rules = "# House\nNever say {{ never }}.\n".into();
+            agent.skills =
+                vec![Skill { name: "knots".into(), description: "How to tie\n  knots.".into() }];
+            agent.output = Some(RawJson::from_serialize(&json!({ "type": "object" })));
         })
-        .at_standing_clock()
-        .at_work()
+        .with_sim_clock()
+        .start()
 }
 
-async fn full_run(house: &House) -> RunId {
+async fn full_run(house: &TestEngine) -> RunId {
     let mut task = Task::new("tester", json!({ "role": "a sailor" }));
     task.thread = Some(ThreadKey::new("deck").unwrap());
     task.resource = Some(ResourceKey::new("Ada").unwrap());
@@ -77,12 +75,13 @@ async fn full_run(house: &House) -> RunId {
 }
 
 #[tokio::test]
-async fn the_sections_stand_in_their_order_and_are_made_once() {
-    let witness = Witness::worlds([json!({ "summary": "A calm sea." }), json!("another")]);
-    let mut house = full(&witness);
-    house.actor.learn(vec![
-        Line::call("ask_human", json!({ "question": "Which?" })),
-        Line::Text("{}"),
+async fn prompt_sections_are_ordered_and_rendered_once() {
+    let witness =
+        FakeContextProvider::worlds([json!({ "summary": "A calm sea." }), json!("another")]);
+    let mut house = engine_with_all_sections(&witness);
+    house.model.set_replies(vec![
+        FakeReply::call("ask_human", json!({ "question": "Which?" })),
+        FakeReply::Text("{}"),
     ]);
     let run = full_run(&house).await;
     let systems = systems(&house);
@@ -122,54 +121,53 @@ async fn the_sections_stand_in_their_order_and_are_made_once() {
     "#);
     // It rested and was claimed again: nobody looked or wrote anew.
     assert_eq!(systems[1], systems[0]);
-    assert_eq!(witness.glances().len(), 1);
-    assert_eq!(witness.glances()[0].event.as_deref(), Some("idle_tick"));
-    assert_eq!(count(&house.ended(run).await, "run.perceived"), 1);
+    assert_eq!(witness.requests().len(), 1);
+    assert_eq!(witness.requests()[0].event.as_deref(), Some("idle_tick"));
+    assert_eq!(count(&house.ended(run).await, "run.prepared"), 1);
     // The same inputs at the same time give the same bytes.
-    house = full(&Witness::worlds([json!({ "summary": "A calm sea." })]));
-    house.actor.learn(vec![
-        Line::call("ask_human", json!({ "question": "Which?" })),
-        Line::Text("{}"),
+    house = engine_with_all_sections(&FakeContextProvider::worlds([
+        json!({ "summary": "A calm sea." }),
+    ]));
+    house.model.set_replies(vec![
+        FakeReply::call("ask_human", json!({ "question": "Which?" })),
+        FakeReply::Text("{}"),
     ]);
     full_run(&house).await;
     assert_eq!(self::systems(&house)[0], systems[0]);
 }
 
 #[tokio::test]
-async fn a_prompt_that_speaks_of_the_world_is_not_told_it_twice() {
-    let witness = Witness::worlds([json!({ "weather": "rain" })]);
-    let house = plan([Line::Text("done")])
-        .looking(&witness, Every::Run)
+async fn a_prompt_that_uses_the_world_has_no_world_section() {
+    let witness = FakeContextProvider::worlds([json!({ "weather": "rain" })]);
+    let house = engine_with([FakeReply::Text("done")])
+        .perception(&witness, PerceptionInterval::Run)
         .agent(|agent| agent.prompt = "Outside: {{ perception.weather }}.".into())
-        .at_work();
+        .start();
     let run = house.submit().await;
     house.ended(run).await;
     let system = systems(&house).remove(0);
-    assert!(
-        system.starts_with("Outside: rain.\n\n## Current state\n"),
-        "{system}"
-    );
+    assert!(system.starts_with("Outside: rain.\n\n## Current state\n"), "{system}");
 }
 
 #[tokio::test]
-async fn tools_are_given_what_was_seen_also_after_a_rest() {
+async fn tools_get_the_perceived_context_also_after_a_park() {
     let seen = json!({ "map": "harbour", "recipient": "from the world" });
-    let witness = Witness::of([Sight::World(json!({}), seen)]);
-    let deeds = Deeds::default();
-    let told = Hand::new("tell", Pure, &deeds).doing(|_, around| {
+    let witness = FakeContextProvider::new([FakePerception::World(json!({}), seen)]);
+    let deeds = EffectLog::default();
+    let told = FakeTool::new("tell", Pure, &deeds).with_action(|_, around| {
         let context = serde_json::to_string(&around.context).unwrap();
         async move { Ok(ToolOutput::text(context)) }.boxed()
     });
-    let house = plan([
-        Line::call("ask_human", json!({ "question": "Which?" })),
-        Line::call("tell", json!({})),
+    let house = engine_with([
+        FakeReply::call("ask_human", json!({ "question": "Which?" })),
+        FakeReply::call("tell", json!({})),
     ])
-    .hands([told])
-    .looking(&witness, Every::Run)
+    .tools([told])
+    .perception(&witness, PerceptionInterval::Run)
     .agent(|agent| agent.context = vec!["recipient".into()])
-    .at_work();
+    .start();
     let mut task = Task::new("tester", "Do it.");
-    let recipient = RawJson::of(&"from the caller");
+    let recipient = RawJson::from_serialize(&"from the caller");
     task.context.insert("recipient".into(), recipient);
     let run = house.longhaul.submit(task).await.unwrap();
     let gate = house.gate(run).await;
@@ -178,58 +176,59 @@ async fn tools_are_given_what_was_seen_also_after_a_rest() {
     house.ended(run).await;
     let context = r#"{"map":"harbour","recipient":"from the caller"}"#;
     assert_eq!(house.results(), [(context.to_owned(), false)]);
-    assert_eq!(witness.glances().len(), 1);
+    assert_eq!(witness.requests().len(), 1);
 }
 
 /// What the runtime told the model with each turn.
-fn asides(journal: &[Entry]) -> Vec<Vec<String>> {
+fn runtime_messages(journal: &[Entry]) -> Vec<Vec<String>> {
     let started = journal.iter().filter_map(|entry| {
         let Event::TurnStarted(started) = &entry.event else {
             return None;
         };
-        let said = started.asides.iter().map(|aside| aside.text.to_string());
+        let said = started.runtime_messages.iter().map(|aside| aside.text.to_string());
         Some(said.collect())
     });
     started.collect()
 }
 
 #[tokio::test]
-async fn before_each_turn_the_model_is_told_what_is_new() {
-    let witness = Witness::worlds([json!("dawn"), json!("noon"), json!("noon"), json!("night")]);
-    let deeds = Deeds::default();
-    let look = || Line::call("look", json!({}));
-    let house = plan([look(), look(), look()])
-        .hands([Hand::new("look", Pure, &deeds)])
-        .looking(&witness, Every::Turn)
-        .at_work();
+async fn the_model_reads_perception_changes_before_each_turn() {
+    let witness =
+        FakeContextProvider::worlds([json!("dawn"), json!("noon"), json!("noon"), json!("night")]);
+    let deeds = EffectLog::default();
+    let look = || FakeReply::call("look", json!({}));
+    let house = engine_with([look(), look(), look()])
+        .tools([FakeTool::new("look", Pure, &deeds)])
+        .perception(&witness, PerceptionInterval::Turn)
+        .start();
     let run = house.submit().await;
     let journal = house.ended(run).await;
-    assert_eq!(end(&journal), "done");
+    assert_eq!(outcome_text(&journal), "done");
     let now = |world: &str| format!("[longhaul] The world around you, as it is now:\n\n{world}");
     let wanted = vec![vec![], vec![now("noon")], vec![], vec![now("night")]];
-    assert_eq!(asides(&journal), wanted);
-    assert_eq!(witness.glances().len(), 4);
-    assert_eq!(count(&journal, "run.perceived"), 1);
-    assert_eq!(house.heard().last(), Some(&now("night")));
+    assert_eq!(runtime_messages(&journal), wanted);
+    assert_eq!(witness.requests().len(), 4);
+    assert_eq!(count(&journal, "run.prepared"), 1);
+    assert_eq!(house.user_texts().last(), Some(&now("night")));
 }
 
 #[tokio::test]
-async fn who_looks_is_told_for_whom_and_before_which_turn() {
-    let witness = Witness::worlds([json!("dawn")]);
-    let deeds = Deeds::default();
-    let look = || Line::call("look", json!({}));
-    let mut house = plan([look(), look()])
-        .hands([Hand::new("look", Pure, &deeds)])
-        .looking(&witness, Every::Turn)
-        .open();
-    house.hire(|_| {});
+async fn the_context_provider_gets_actor_and_turn() {
+    let witness = FakeContextProvider::worlds([json!("dawn")]);
+    let deeds = EffectLog::default();
+    let look = || FakeReply::call("look", json!({}));
+    let mut house = engine_with([look(), look()])
+        .tools([FakeTool::new("look", Pure, &deeds)])
+        .perception(&witness, PerceptionInterval::Turn)
+        .build();
+    house.spawn_worker(|_| {});
     let mut task = Task::new("tester", "Do it.");
-    task.actor = Some(RawJson::of(&json!({ "name": "Ada" })));
+    task.actor = Some(RawJson::from_serialize(&json!({ "name": "Ada" })));
     task.thread = Some(ThreadKey::new("deck").unwrap());
     task.resource = Some(ResourceKey::new("ada").unwrap());
     let run = house.longhaul.submit(task.clone()).await.unwrap();
     house.ended(run).await;
-    let glances = witness.glances();
+    let glances = witness.requests();
     let turns: Vec<u32> = glances.iter().map(|glance| glance.turn).collect();
     assert_eq!(turns, [1, 2, 3]);
     for glance in &glances {
@@ -240,31 +239,28 @@ async fn who_looks_is_told_for_whom_and_before_which_turn() {
     }
     let run = house.submit().await;
     house.ended(run).await;
-    let glance = witness.glances().swap_remove(glances.len());
+    let glance = witness.requests().swap_remove(glances.len());
     assert_eq!((glance.run, glance.turn), (run, 1));
-    assert_eq!(
-        (glance.actor, glance.thread, glance.resource),
-        (None, None, None)
-    );
+    assert_eq!((glance.actor, glance.thread, glance.resource), (None, None, None));
 }
 
 #[tokio::test]
-async fn a_look_that_fails_is_tried_again_and_then_the_run_waits() {
+async fn a_failed_perception_is_retried_and_then_blocks_the_run() {
     let sights = [
-        Sight::Fails("no light"),
-        Sight::Panics,
-        Sight::Fails("still no light"),
-        Sight::World(json!("light"), json!({})),
+        FakePerception::Transient("no light"),
+        FakePerception::Panics,
+        FakePerception::Transient("still no light"),
+        FakePerception::World(json!("light"), json!({})),
     ];
-    let witness = Witness::of(sights);
-    let house = plan([Line::Text("done")])
-        .looking(&witness, Every::Run)
-        .at_standing_clock()
-        .at_work();
+    let witness = FakeContextProvider::new(sights);
+    let house = engine_with([FakeReply::Text("done")])
+        .perception(&witness, PerceptionInterval::Run)
+        .with_sim_clock()
+        .start();
     let run = house.submit().await;
-    house.pass_until(run, "run.blocked").await;
+    house.advance_until(run, "run.blocked").await;
     let gate = house.gate(run).await;
-    assert_eq!(witness.glances().len(), 3);
+    assert_eq!(witness.requests().len(), 3);
     assert_eq!(
         gate.spec.ask,
         "Nobody could look at the world for agent `tester`: the context provider failed: still \
@@ -273,72 +269,66 @@ async fn a_look_that_fails_is_tried_again_and_then_the_run_waits() {
     let said = answer(&gate, Decision::Answer("Mended.".into()));
     house.longhaul.answer(gate.spec.id, said).await.unwrap();
     let journal = house.ended(run).await;
-    assert_eq!(end(&journal), "done");
-    assert_eq!(witness.glances().len(), 4);
+    assert_eq!(outcome_text(&journal), "done");
+    assert_eq!(witness.requests().len(), 4);
 }
 
 #[tokio::test]
-async fn a_failure_that_lasts_is_not_tried_again() {
-    let witness = Witness::of([Sight::Lasts("no map")]);
-    let house = plan([Line::Text("done")])
-        .looking(&witness, Every::Run)
-        .at_work();
+async fn a_permanent_perception_failure_is_not_retried() {
+    let witness = FakeContextProvider::new([FakePerception::Permanent("no map")]);
+    let house = engine_with([FakeReply::Text("done")])
+        .perception(&witness, PerceptionInterval::Run)
+        .start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
     assert!(gate.spec.ask.contains("no map"), "{}", gate.spec.ask);
-    assert_eq!(witness.glances().len(), 1);
+    assert_eq!(witness.requests().len(), 1);
     let why = house.longhaul.why_view(run).await.unwrap();
-    assert_eq!(
-        why.command,
-        format!("longhaul answer {} TEXT", gate.spec.id)
-    );
+    assert_eq!(why.command, format!("longhaul answer {} TEXT", gate.spec.id));
 }
 
 #[tokio::test]
-async fn a_world_that_lacks_what_the_prompt_needs_may_be_mended() {
-    let witness = Witness::worlds([json!({}), json!({ "sky": "blue" })]);
-    let house = plan([Line::Text("done")])
+async fn a_run_blocked_by_a_missing_world_value_can_be_resumed() {
+    let witness = FakeContextProvider::worlds([json!({}), json!({ "sky": "blue" })]);
+    let house = engine_with([FakeReply::Text("done")])
         .agent(|agent| agent.prompt = "The sky is {{ perception.sky }}.".into())
-        .looking(&witness, Every::Run)
-        .at_work();
+        .perception(&witness, PerceptionInterval::Run)
+        .start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
     let ask = &gate.spec.ask;
     assert!(ask.contains("mend what looks, then answer here"), "{ask}");
     let said = answer(&gate, Decision::Answer("Mended.".into()));
     house.longhaul.answer(gate.spec.id, said).await.unwrap();
-    assert_eq!(end(&house.ended(run).await), "done");
+    assert_eq!(outcome_text(&house.ended(run).await), "done");
 }
 
 #[tokio::test]
-async fn a_look_that_used_up_its_time_is_not_tried_again() {
-    let witness = Witness::of([Sight::Hangs]);
-    let house = plan([Line::Text("done")])
-        .looking(&witness, Every::Run)
-        .at_standing_clock()
-        .at_work();
+async fn a_timed_out_perception_is_not_retried() {
+    let witness = FakeContextProvider::new([FakePerception::Hangs]);
+    let house = engine_with([FakeReply::Text("done")])
+        .perception(&witness, PerceptionInterval::Run)
+        .with_sim_clock()
+        .start();
     let run = house.submit().await;
-    house.pass_until(run, "run.blocked").await;
+    house.advance_until(run, "run.blocked").await;
     let gate = house.gate(run).await;
     let ask = &gate.spec.ask;
     assert!(ask.contains("longer than 32 s"), "{ask}");
-    assert_eq!(witness.glances().len(), 1);
+    assert_eq!(witness.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn an_agent_whose_eye_is_not_here_waits_and_says_so() {
-    let house = plan([Line::Text("done")])
+async fn a_missing_context_provider_blocks_the_run() {
+    let house = engine_with([FakeReply::Text("done")])
         .agent(|agent| {
-            let eye = longhaul_engine::agent::wish::Eye::Named("nobody".into());
-            let every = Every::Run;
-            agent.perception = Some(longhaul_engine::agent::wish::Sight { eye, every });
+            let eye = longhaul_engine::agent::config::PerceptionSource::Named("nobody".into());
+            let every = PerceptionInterval::Run;
+            agent.perception =
+                Some(longhaul_engine::agent::config::PerceptionConfig { source: eye, every });
         })
-        .at_work();
+        .start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
-    assert!(
-        gate.spec.ask.contains("nobody who could look"),
-        "{}",
-        gate.spec.ask
-    );
+    assert!(gate.spec.ask.contains("nobody who could look"), "{}", gate.spec.ask);
 }

@@ -11,15 +11,15 @@ use longhaul_core::policy::effect::EffectClass::{Keyed, Pure};
 use longhaul_core::port::tool::Progress;
 use longhaul_core::time::Millis;
 use longhaul_engine::Task;
-use longhaul_engine::agent::wish::Every;
-use longhaul_testkit::door::Door;
+use longhaul_engine::agent::config::PerceptionInterval;
+use longhaul_testkit::latch::Latch;
 use serde_json::json;
 
-use crate::suite::house::eye::{Sight, Witness};
-use crate::suite::house::model::Line;
-use crate::suite::house::shaky::Fault;
-use crate::suite::house::tool::{Deeds, Hand};
-use crate::suite::house::{SECRET, count, end, plan};
+use crate::suite::harness::context_provider::{FakeContextProvider, FakePerception};
+use crate::suite::harness::failing_store::StoreFault;
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::tool::{EffectLog, FakeTool};
+use crate::suite::harness::{SECRET, count, engine_with, outcome_text};
 
 fn reports(journal: &[Entry]) -> Vec<(Option<u8>, String)> {
     let reports = journal.iter().filter_map(|entry| {
@@ -32,29 +32,27 @@ fn reports(journal: &[Entry]) -> Vec<(Option<u8>, String)> {
 }
 
 #[tokio::test]
-async fn a_call_is_heard_once_a_second() {
-    let deeds = Deeds::default();
-    let doors = [Door::shut(), Door::shut(), Door::shut()];
+async fn progress_of_a_call_is_throttled_to_once_a_second() {
+    let deeds = EffectLog::default();
+    let doors = [Latch::new(), Latch::new(), Latch::new()];
     let inside = doors.clone();
-    let work = Hand::new("work", Keyed, &deeds).doing(move |_, around| {
+    let work = FakeTool::new("work", Keyed, &deeds).with_action(move |_, around| {
         let doors = inside.clone();
         async move {
             around.progress.report(Some(10), "begun");
-            doors[0].pass().await;
+            doors[0].wait().await;
             for step in 11..60 {
                 around.progress.report(Some(step), "going on");
             }
-            doors[1].pass().await;
+            doors[1].wait().await;
             around.progress.report(Some(200), &"ü".repeat(2_000));
-            doors[2].pass().await;
+            doors[2].wait().await;
             Ok(ToolOutput::text("worked"))
         }
         .boxed()
     });
-    let house = plan([Line::call("work", json!({}))])
-        .hands([work])
-        .at_standing_clock()
-        .at_work();
+    let house =
+        engine_with([FakeReply::call("work", json!({}))]).tools([work]).with_sim_clock().start();
     let run = house.submit().await;
     let seen = house.until(run, "tool.progress").await;
     assert_eq!(reports(&seen), [(Some(10), "begun".to_owned())]);
@@ -73,18 +71,18 @@ async fn a_call_is_heard_once_a_second() {
     assert_eq!(reports(&seen), [(Some(100), "ü".repeat(500))]);
     doors[2].open();
     let journal = house.ended(run).await;
-    assert_eq!(end(&journal), "done");
+    assert_eq!(outcome_text(&journal), "done");
     assert_eq!(count(&journal, "tool.progress"), 3);
 }
 
 #[tokio::test]
-async fn what_must_be_read_about_afterwards_is_never_left_out() {
-    let work = Hand::new("work", Keyed, &Deeds::default()).doing(|input, around| {
+async fn durable_progress_is_never_dropped() {
+    let work = FakeTool::new("work", Keyed, &EffectLog::default()).with_action(|input, around| {
         async move {
             around.progress.report(None, "going on");
             for at in 0..3 {
                 let words = format!("{} asked {at}, with {SECRET}", input["text"]);
-                around.progress.record(&words);
+                around.progress.report_durable(&words);
                 around.progress.report(None, "going on");
             }
             Ok(ToolOutput::text("worked"))
@@ -93,17 +91,12 @@ async fn what_must_be_read_about_afterwards_is_never_left_out() {
     });
     let calls = ["a", "b", "c"].map(|name| ("work", json!({ "text": name })));
     // The clock stands, and every call is over at once.
-    let house = plan([Line::Calls(calls.to_vec())])
-        .hands([work])
-        .at_standing_clock()
-        .at_work();
+    let house =
+        engine_with([FakeReply::Calls(calls.to_vec())]).tools([work]).with_sim_clock().start();
     let run = house.submit().await;
     let journal = house.ended(run).await;
-    assert_eq!(end(&journal), "done");
-    let said: Vec<String> = reports(&journal)
-        .into_iter()
-        .map(|(_, said)| said)
-        .collect();
+    assert_eq!(outcome_text(&journal), "done");
+    let said: Vec<String> = reports(&journal).into_iter().map(|(_, said)| said).collect();
     for name in ["a", "b", "c"] {
         for at in 0..3 {
             let words = format!("\"{name}\" asked {at}, with {{{{secret:WORD}}}}");
@@ -114,14 +107,14 @@ async fn what_must_be_read_about_afterwards_is_never_left_out() {
 }
 
 #[tokio::test]
-async fn a_word_that_can_not_be_written_stops_nobody() {
+async fn progress_that_can_not_be_written_does_not_stop_the_call() {
     for (fault, words) in [
-        (Fault::Busy, 0),
-        (Fault::Full, 0),
-        (Fault::Broken, 0),
-        (Fault::Lost, 1),
+        (StoreFault::Busy, 0),
+        (StoreFault::Full, 0),
+        (StoreFault::Broken, 0),
+        (StoreFault::Lost, 1),
     ] {
-        let work = Hand::new("work", Pure, &Deeds::default()).doing(|_, around| {
+        let work = FakeTool::new("work", Pure, &EffectLog::default()).with_action(|_, around| {
             around.progress.report(Some(10), "begun");
             async {
                 for _ in 0..50 {
@@ -132,31 +125,31 @@ async fn a_word_that_can_not_be_written_stops_nobody() {
             .boxed()
         });
         // The clock stands: whoever waits for the store waits for ever.
-        let plan = plan([Line::call("work", json!({}))]).hands([work]);
-        let mut house = plan.at_standing_clock().open();
+        let plan = engine_with([FakeReply::call("work", json!({}))]).tools([work]);
+        let mut house = plan.with_sim_clock().build();
         house.store.fail_append("tool.progress", fault);
-        house.hire(|_| {});
+        house.spawn_worker(|_| {});
         let run = house.submit().await;
         let journal = house.ended(run).await;
-        assert_eq!(end(&journal), "done", "{fault:?}");
+        assert_eq!(outcome_text(&journal), "done", "{fault:?}");
         assert!(house.store.has_failed(), "{fault:?}");
         assert_eq!(count(&journal, "tool.progress"), words, "{fault:?}");
     }
 }
 
 #[tokio::test]
-async fn a_tool_that_talks_on_after_its_end_is_not_heard() {
-    let deeds = Deeds::default();
+async fn progress_after_the_end_of_a_call_is_ignored() {
+    let deeds = EffectLog::default();
     let kept: Arc<Mutex<Option<Arc<dyn Progress>>>> = Arc::default();
     let hidden = Arc::clone(&kept);
-    let talks = Hand::new("talks", Pure, &deeds).doing(move |_, around| {
+    let talks = FakeTool::new("talks", Pure, &deeds).with_action(move |_, around| {
         *hidden.lock().unwrap() = Some(around.progress.clone());
         async { Ok(ToolOutput::text("ended")) }.boxed()
     });
-    let door = Door::shut();
-    let waits = Hand::new("waits", Pure, &deeds).behind(&door);
-    let both = Line::Calls(vec![("talks", json!({})), ("waits", json!({}))]);
-    let house = plan([both]).hands([talks, waits]).at_work();
+    let door = Latch::new();
+    let waits = FakeTool::new("waits", Pure, &deeds).after_latch(&door);
+    let both = FakeReply::Calls(vec![("talks", json!({})), ("waits", json!({}))]);
+    let house = engine_with([both]).tools([talks, waits]).start();
     let run = house.submit().await;
     house.until(run, "tool.completed").await;
     let progress = kept.lock().unwrap().clone().unwrap();
@@ -166,14 +159,14 @@ async fn a_tool_that_talks_on_after_its_end_is_not_heard() {
     }
     door.open();
     let journal = house.ended(run).await;
-    assert_eq!(end(&journal), "done");
+    assert_eq!(outcome_text(&journal), "done");
     assert_eq!(count(&journal, "tool.progress"), 0);
 }
 
 #[tokio::test]
 async fn secrets_reach_neither_the_model_nor_the_journal() {
-    let deeds = Deeds::default();
-    let leaks = Hand::new("leaks", Pure, &deeds).doing(|_, around| {
+    let deeds = EffectLog::default();
+    let leaks = FakeTool::new("leaks", Pure, &deeds).with_action(|_, around| {
         around.progress.report(None, SECRET);
         async {
             tokio::task::yield_now().await;
@@ -182,46 +175,45 @@ async fn secrets_reach_neither_the_model_nor_the_journal() {
         .boxed()
     });
     let seen = json!({ "sign": SECRET });
-    let witness = Witness::of([Sight::World(seen.clone(), seen)]);
-    let house = plan([Line::call("leaks", json!({}))])
-        .hands([leaks])
-        .looking(&witness, Every::Run)
-        .at_work();
+    let witness = FakeContextProvider::new([FakePerception::World(seen.clone(), seen)]);
+    let house = engine_with([FakeReply::call("leaks", json!({}))])
+        .tools([leaks])
+        .perception(&witness, PerceptionInterval::Run)
+        .start();
     let task = Task::new("tester", json!({ "say": SECRET }));
     let run = house.longhaul.submit(task).await.unwrap();
     let journal = house.ended(run).await;
     let said = "The word is {{secret:WORD}}.".to_owned();
     assert_eq!(house.results(), [(said, false)]);
-    assert_eq!(house.heard(), [r#"{"say":"{{secret:WORD}}"}"#]);
+    assert_eq!(house.user_texts(), [r#"{"say":"{{secret:WORD}}"}"#]);
     for entry in &journal {
         let written = entry.event.encode().unwrap();
         assert!(!written.contains(SECRET), "{written}");
     }
-    let asked = format!("{:?}", house.actor.asked());
+    let asked = format!("{:?}", house.model.requests());
     assert!(!asked.contains(SECRET), "{asked}");
 }
 
 #[tokio::test]
-async fn tools_that_go_wrong_leave_their_neighbours_alone() {
-    let deeds = Deeds::default();
-    let panics = Hand::new("panics", Pure, &deeds)
-        .doing(|_, _| async { panic!("a tool with a mistake") }.boxed());
-    let hangs = Hand::new("hangs", Pure, &deeds)
-        .doing(|_, _| std::future::pending().boxed())
-        .within(Millis(50));
-    let floods = Hand::new("floods", Pure, &deeds).doing(|_, _| {
+async fn failing_tools_do_not_affect_parallel_calls() {
+    let deeds = EffectLog::default();
+    let panics = FakeTool::new("panics", Pure, &deeds)
+        .with_action(|_, _| async { panic!("a tool with a mistake") }.boxed());
+    let hangs = FakeTool::new("hangs", Pure, &deeds)
+        .with_action(|_, _| std::future::pending().boxed())
+        .with_timeout(Millis(50));
+    let floods = FakeTool::new("floods", Pure, &deeds).with_action(|_, _| {
         // What is no text was made one by whoever read it.
         let flood = String::from_utf8_lossy(&[0xff; 1024]).repeat(100 * 1024 / 3);
         async move { Ok(ToolOutput::text(flood)) }.boxed()
     });
-    let works = Hand::new("works", Pure, &deeds);
+    let works = FakeTool::new("works", Pure, &deeds);
     let all = ["panics", "hangs", "floods", "works"].map(|name| (name, json!({})));
-    let house = plan([Line::Calls(all.to_vec())])
-        .hands([panics, hangs, floods, works])
-        .at_work();
+    let house =
+        engine_with([FakeReply::Calls(all.to_vec())]).tools([panics, hangs, floods, works]).start();
     let runs = [house.submit().await, house.submit().await];
     for run in runs {
-        assert_eq!(end(&house.ended(run).await), "done");
+        assert_eq!(outcome_text(&house.ended(run).await), "done");
     }
     let results = house.results();
     let errors: Vec<bool> = results.iter().map(|(_, is_error)| *is_error).collect();
@@ -229,10 +221,6 @@ async fn tools_that_go_wrong_leave_their_neighbours_alone() {
     assert!(results[0].0.contains("a tool with a mistake"));
     assert!(results[1].0.contains("took longer than 50 ms"));
     assert!(results[2].0.len() < 32 * 1024);
-    assert!(
-        results[2].0.contains("between them are lost"),
-        "{}",
-        results[2].0.len()
-    );
+    assert!(results[2].0.contains("between them are lost"), "{}", results[2].0.len());
     assert_eq!(results[3].0, "{}");
 }

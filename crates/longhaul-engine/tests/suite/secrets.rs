@@ -8,53 +8,52 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::event::steer::Delivery::AfterBatch;
 use longhaul_core::event::steer::SteerMessage;
 use longhaul_core::id::{CallId, InboxName, LaneKey, ResourceKey, SteerId, ThreadKey};
-use longhaul_core::message::{Block, Message, Part, Reply, Thinking, ToolCall, ToolResult, Words};
+use longhaul_core::message::{
+    Block, Message, Part, Reply, TextBlock, ThinkingBlock, ToolCall, ToolResult,
+};
 use longhaul_core::note::NewNote;
 use longhaul_core::policy::effect::EffectClass::Once;
-use longhaul_core::policy::gate::{Approvers, Decision, GateRule, OnTimeout, Verdict};
+use longhaul_core::policy::gate::{Approvers, Decision, GateRule, OnTimeout, RuleAction};
 use longhaul_core::port::tool::ToolFailure;
 use longhaul_core::raw::RawJson;
 use longhaul_engine::Task;
-use longhaul_engine::handle::Said;
+use longhaul_engine::handle::ThreadMessage;
 use serde_json::json;
 
-use crate::suite::house::model::Line;
-use crate::suite::house::tool::{Deeds, Hand};
-use crate::suite::house::{House, SECRET, answer, plan};
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::tool::{EffectLog, FakeTool};
+use crate::suite::harness::{SECRET, TestEngine, answer, engine_with};
 
-const HIDDEN: &str = "{{secret:WORD}}";
+const PLACEHOLDER: &str = "{{secret:WORD}}";
 
 /// It stands nowhere, and what stands for it does so often in the journal.
-pub(super) fn is_hidden(house: &House, journal: &[Entry], (what, often): (&str, usize)) {
+pub(super) fn is_hidden(house: &TestEngine, journal: &[Entry], (what, often): (&str, usize)) {
     let written = journal.iter().map(|entry| entry.event.encode().unwrap());
     let written: String = written.collect();
     assert!(!written.contains(SECRET), "{what}: {written}");
-    let count = written.matches(HIDDEN).count();
+    let count = written.matches(PLACEHOLDER).count();
     assert!(count >= often, "{what}: {count} times in {written}");
-    let asked = format!("{:?}", house.actor.asked());
+    let asked = format!("{:?}", house.model.requests());
     assert!(!asked.contains(SECRET), "{what}: {asked}");
 }
 
 /// A conversation with a secret wherever one can be.
 fn history() -> Vec<Message> {
-    let extra = || Some(RawJson::of(&json!({ "cited": SECRET })));
+    let extra = || Some(RawJson::from_serialize(&json!({ "cited": SECRET })));
     let reply = Reply {
-        dialect: "scripted".into(),
+        api: "scripted".into(),
         blocks: vec![
-            Block::Thinking(Thinking {
+            Block::Thinking(ThinkingBlock {
                 text: SECRET.into(),
                 signature: Some("sealed".into()),
                 extra: None,
             }),
-            Block::Text(Words {
-                text: SECRET.into(),
-                extra: extra(),
-            }),
-            Block::Other(RawJson::of(&json!([SECRET]))),
+            Block::Text(TextBlock { text: SECRET.into(), extra: extra() }),
+            Block::Other(RawJson::from_serialize(&json!([SECRET]))),
             Block::ToolCall(ToolCall {
                 id: "c".into(),
                 name: "look".into(),
-                input: RawJson::of(&json!({ "at": SECRET })),
+                input: RawJson::from_serialize(&json!({ "at": SECRET })),
                 extra: extra(),
             }),
         ],
@@ -65,36 +64,32 @@ fn history() -> Vec<Message> {
         content: vec![Part::Text(SECRET.into())],
         is_error: false,
     };
-    vec![
-        Message::user(SECRET),
-        Message::Assistant(Arc::new(reply)),
-        Message::Results(vec![result]),
-    ]
+    vec![Message::user(SECRET), Message::Assistant(Arc::new(reply)), Message::Results(vec![result])]
 }
 
 #[tokio::test]
-async fn what_comes_with_a_task_has_none() {
+async fn tasks_are_stored_without_secrets() {
     type Change = fn(&mut Task);
     let table: [(&str, usize, Change); 6] = [
         ("the input", 1, |task| {
-            task.input = RawJson::of(&json!({ "pin": SECRET }));
+            task.input = RawJson::from_serialize(&json!({ "pin": SECRET }));
         }),
         ("the history", 7, |task| task.history = history()),
         ("the actor", 1, |task| {
-            task.actor = Some(RawJson::of(&json!({ "token": SECRET })));
+            task.actor = Some(RawJson::from_serialize(&json!({ "token": SECRET })));
         }),
         ("the links", 1, |task| {
-            task.links = Some(RawJson::of(&json!({ "at": SECRET })));
+            task.links = Some(RawJson::from_serialize(&json!({ "at": SECRET })));
         }),
         ("the metadata", 1, |task| {
-            task.metadata = Some(RawJson::of(&json!([SECRET])));
+            task.metadata = Some(RawJson::from_serialize(&json!([SECRET])));
         }),
         ("the submitter", 1, |task| {
             task.submitter = Some(format!("cli:{SECRET}"));
         }),
     ];
     for (what, often, change) in table {
-        let house = plan([]).at_work();
+        let house = engine_with([]).start();
         let mut task = Task::new("tester", "Do it.");
         change(&mut task);
         let run = house.longhaul.submit(task).await.unwrap();
@@ -103,7 +98,7 @@ async fn what_comes_with_a_task_has_none() {
 }
 
 #[tokio::test]
-async fn a_name_or_a_value_for_tools_that_is_one_is_refused() {
+async fn names_and_tool_values_that_contain_a_secret_are_rejected() {
     type Change = fn(&mut Task, &str);
     let table: [(&str, Change); 10] = [
         ("the thread", |task, name| {
@@ -125,14 +120,14 @@ async fn a_name_or_a_value_for_tools_that_is_one_is_refused() {
             task.idempotency_key = Some(name.to_owned());
         }),
         ("a name of the context", |task, name| {
-            task.context = [(name.to_owned(), RawJson::of(&1))].into();
+            task.context = [(name.to_owned(), RawJson::from_serialize(&1))].into();
         }),
         ("`user` of the context", |task, name| {
-            let value = RawJson::of(&json!({ "deep": [name] }));
+            let value = RawJson::from_serialize(&json!({ "deep": [name] }));
             task.context = [("user".to_owned(), value)].into();
         }),
     ];
-    let house = plan([]).open();
+    let house = engine_with([]).build();
     let refused = |what: &str, said: String| {
         let right = said.contains(what) && said.contains("`WORD`") && !said.contains(SECRET);
         assert!(right, "{what}: {said}");
@@ -143,33 +138,31 @@ async fn a_name_or_a_value_for_tools_that_is_one_is_refused() {
         let said = house.longhaul.submit(task).await.unwrap_err();
         refused(what, said.to_string());
     }
-    let (thread, ada) = (
-        ThreadKey::new(SECRET).unwrap(),
-        ResourceKey::new(SECRET).unwrap(),
-    );
-    let said = house.longhaul.add_to_thread(&thread, Vec::new()).await;
+    let (thread, ada) = (ThreadKey::new(SECRET).unwrap(), ResourceKey::new(SECRET).unwrap());
+    let said = house.longhaul.append_to_thread(&thread, Vec::new()).await;
     refused("the thread", said.unwrap_err().to_string());
     let note = NewNote::new("1", "plain", Vec::new(), None).unwrap();
-    let said = house.longhaul.remember(&ada, note).await.unwrap_err();
+    let said = house.longhaul.add_note(&ada, note).await.unwrap_err();
     refused("the resource", said.to_string());
     assert!(!format!("{:?}", house.store).contains(SECRET));
 }
 
 #[tokio::test]
-async fn what_is_said_at_a_gate_has_none() {
+async fn gate_answers_are_stored_without_secrets() {
     let table: [(&str, Decision); 3] = [
         ("an answer", Decision::Answer(SECRET.into())),
         ("a note", Decision::Answer("blue".into())),
         ("a payload", Decision::Answer("blue".into())),
     ];
     for (what, decision) in table {
-        let house = plan([Line::call("ask_human", json!({ "question": "Which?" }))]).at_work();
+        let house =
+            engine_with([FakeReply::call("ask_human", json!({ "question": "Which?" }))]).start();
         let run = house.submit().await;
         let gate = house.gate(run).await;
         let mut said = answer(&gate, decision);
         match what {
             "a note" => said.note = Some(SECRET.into()),
-            "a payload" => said.payload = Some(RawJson::of(&json!({ "with": SECRET }))),
+            "a payload" => said.payload = Some(RawJson::from_serialize(&json!({ "with": SECRET }))),
             _ => {}
         }
         house.longhaul.answer(gate.spec.id, said).await.unwrap();
@@ -178,12 +171,12 @@ async fn what_is_said_at_a_gate_has_none() {
 }
 
 #[tokio::test]
-async fn an_edit_that_holds_one_is_refused() {
-    let deeds = Deeds::default();
+async fn an_edit_that_contains_a_secret_is_rejected() {
+    let deeds = EffectLog::default();
     let rule = GateRule {
         tool: "act".into(),
         subject: None,
-        verdict: Verdict::Ask("May it?".into()),
+        action: RuleAction::Ask("May it?".into()),
         always: false,
         timeout: None,
         on_timeout: OnTimeout::Reject,
@@ -191,13 +184,13 @@ async fn an_edit_that_holds_one_is_refused() {
         approvers: Approvers::default(),
         remind: None,
     };
-    let house = plan([Line::call("act", json!({ "text": "one" }))])
-        .hands([Hand::new("act", Once, &deeds)])
+    let house = engine_with([FakeReply::call("act", json!({ "text": "one" }))])
+        .tools([FakeTool::new("act", Once, &deeds)])
         .agent(|agent| agent.rules = vec![rule])
-        .at_work();
+        .start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
-    let edit = Decision::Edit(RawJson::of(&json!({ "text": SECRET })));
+    let edit = Decision::Edit(RawJson::from_serialize(&json!({ "text": SECRET })));
     let said = house.longhaul.answer(gate.spec.id, answer(&gate, edit));
     let said = said.await.unwrap_err().to_string();
     assert!(said.contains("holds the secret `WORD`"), "{said}");
@@ -208,27 +201,22 @@ async fn an_edit_that_holds_one_is_refused() {
 }
 
 #[tokio::test]
-async fn why_nobody_knows_what_came_of_a_call_has_none() {
-    let hand = Hand::new("act", Once, &Deeds::default());
-    let hand = hand.doing(|_, _| async { Err(ToolFailure::unknown(SECRET)) }.boxed());
-    let house = plan([Line::call("act", json!({}))]).hands([hand]).at_work();
+async fn the_reason_of_a_call_in_doubt_is_stored_without_secrets() {
+    let hand = FakeTool::new("act", Once, &EffectLog::default());
+    let hand = hand.with_action(|_, _| async { Err(ToolFailure::outcome_unknown(SECRET)) }.boxed());
+    let house = engine_with([FakeReply::call("act", json!({}))]).tools([hand]).start();
     let run = house.submit().await;
     let gate = house.gate(run).await;
     let asked = gate.spec.ask.clone();
-    assert!(
-        asked.starts_with(&format!("act was begun. {HIDDEN}. ")),
-        "{asked}"
-    );
-    let said = house
-        .longhaul
-        .answer(gate.spec.id, answer(&gate, Decision::Reject));
+    assert!(asked.starts_with(&format!("act was begun. {PLACEHOLDER}. ")), "{asked}");
+    let said = house.longhaul.answer(gate.spec.id, answer(&gate, Decision::Reject));
     said.await.unwrap();
     is_hidden(&house, &house.ended(run).await, ("a doubt", 2));
 }
 
 #[tokio::test]
-async fn what_is_written_to_a_run_has_none() {
-    let house = plan([Line::call("wait", json!({ "signal": "go" }))]).at_work();
+async fn messages_to_a_run_are_stored_without_secrets() {
+    let house = engine_with([FakeReply::call("wait", json!({ "signal": "go" }))]).start();
     let run = house.submit().await;
     house.gate(run).await;
     let by = &format!("cli:{SECRET}");
@@ -244,7 +232,7 @@ async fn what_is_written_to_a_run_has_none() {
     once.unwrap();
     let plain = longhaul.steer_once(run, message(8, "plain")).await;
     plain.unwrap();
-    let changed = longhaul.change_steer(run, message(8, SECRET)).await;
+    let changed = longhaul.update_steer(run, message(8, SECRET)).await;
     // It may have been read by now; then nothing was written.
     drop(changed);
     longhaul.cancel(run, by, SECRET).await.unwrap();
@@ -254,21 +242,18 @@ async fn what_is_written_to_a_run_has_none() {
 }
 
 #[tokio::test]
-async fn what_programs_keep_has_none() {
-    let house = plan([]).open();
+async fn threads_and_notes_of_programs_are_stored_without_secrets() {
+    let house = engine_with([]).build();
     let longhaul = &house.longhaul;
-    let (thread, ada) = (
-        ThreadKey::new("letters").unwrap(),
-        ResourceKey::new("ada").unwrap(),
-    );
-    let said = vec![Said::User(SECRET.into()), Said::Assistant(SECRET.into())];
-    longhaul.add_to_thread(&thread, said).await.unwrap();
-    let kept = format!("{:?}", longhaul.thread(&thread, 9).await.unwrap());
+    let (thread, ada) = (ThreadKey::new("letters").unwrap(), ResourceKey::new("ada").unwrap());
+    let said = vec![ThreadMessage::User(SECRET.into()), ThreadMessage::Assistant(SECRET.into())];
+    longhaul.append_to_thread(&thread, said).await.unwrap();
+    let kept = format!("{:?}", longhaul.thread_messages(&thread, 9).await.unwrap());
     let note = NewNote::new("1", SECRET, vec![SECRET.into()], None).unwrap();
-    longhaul.remember(&ada, note).await.unwrap();
-    let noted = format!("{:?}", longhaul.notes(&ada, None, 9).await.unwrap());
+    longhaul.add_note(&ada, note).await.unwrap();
+    let noted = format!("{:?}", longhaul.list_notes(&ada, None, 9).await.unwrap());
     for (kept, often) in [(kept, 2), (noted, 2)] {
         assert!(!kept.contains(SECRET), "{kept}");
-        assert_eq!(kept.matches(HIDDEN).count(), often, "{kept}");
+        assert_eq!(kept.matches(PLACEHOLDER).count(), often, "{kept}");
     }
 }

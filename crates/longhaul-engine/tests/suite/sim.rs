@@ -3,91 +3,86 @@
 //!
 //! Never: a rule. What must hold is checked by the testkit.
 
+mod context;
+mod context_provider;
 mod drive;
-mod eye;
-mod luck;
 mod model;
+mod random;
 mod tool;
-mod world;
-mod yielding;
+mod yielding_store;
 
 use std::sync::Arc;
 
 use longhaul_core::id::AgentName;
-use longhaul_core::port::redact::NoSecrets;
+use longhaul_core::port::redact::NoRedaction;
 use longhaul_core::port::tool::Tool;
 use longhaul_engine::agent::Agent;
-use longhaul_engine::agent::wish::{Every, Eye, Sight};
-use longhaul_engine::feed::Feed;
-use longhaul_engine::mint::UuidMint;
-use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::{Definitions, NoSupplies, Ports};
-use longhaul_engine::tail::Tail;
-use longhaul_engine::toolbox::Toolbox;
+use longhaul_engine::agent::config::{PerceptionConfig, PerceptionInterval, PerceptionSource};
+use longhaul_engine::changes::ChangeFeed;
+use longhaul_engine::deltas::DeltaBroadcast;
+use longhaul_engine::id_gen::UuidV7Generator;
+use longhaul_engine::notifier::DriverNotifier;
+use longhaul_engine::services::{DefinitionCache, EngineServices, NoExternalTools};
+use longhaul_engine::tool_registry::ToolRegistry;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::sim::driver;
-use longhaul_testkit::sim::staff::Staff;
+use longhaul_testkit::sim::driver_factory::DriverFactory;
 
-use crate::suite::sim::drive::RealProcess;
-use crate::suite::sim::eye::SimEye;
-use crate::suite::sim::model::OneModel;
+use crate::suite::sim::context::SimContext;
+use crate::suite::sim::context_provider::SimContextProvider;
+use crate::suite::sim::drive::EngineProcess;
+use crate::suite::sim::model::SimModels;
 use crate::suite::sim::tool::{SimTool, TOOLS};
-use crate::suite::sim::world::World;
-use crate::suite::sim::yielding::Yielding;
+use crate::suite::sim::yielding_store::YieldingStore;
 
 /// The tools of scripts that the heart itself knows.
-const CONTROL: [&str; 5] = [
-    "ask_human",
-    "report_blocked",
-    "report_progress",
-    "wait",
-    "finish",
-];
+const CONTROL_TOOLS: [&str; 5] =
+    ["ask_human", "report_blocked", "report_progress", "wait", "finish"];
 
 /// The engine's own drivers.
-pub(super) fn engine() -> Staff {
-    Staff {
-        hire: |ports, clock| Box::new(hire(ports, clock)),
+pub(super) fn engine_factory() -> DriverFactory {
+    DriverFactory {
+        spawn: |ports, clock| Box::new(spawn_process(ports, clock)),
         definition: Some(agent().definition()),
     }
 }
 
 fn agent() -> Agent {
-    let named = TOOLS.iter().chain(&CONTROL);
+    let named = TOOLS.iter().chain(&CONTROL_TOOLS);
     Agent {
         models: vec!["scripted/sim".into()],
         tools: named.map(|name| (*name).to_owned()).collect(),
         prompt: "You are simulated.".into(),
         // Whether it looks before each turn is fate's to say.
-        perception: Some(Sight {
-            eye: Eye::Named("sim".into()),
-            every: Every::Run,
+        perception: Some(PerceptionConfig {
+            source: PerceptionSource::Named("sim".into()),
+            every: PerceptionInterval::Run,
         }),
         ..Agent::new(AgentName::new("simulated").unwrap())
     }
 }
 
-fn hire(around: &driver::Ports, clock: &SimClock) -> RealProcess {
-    let world = World::new(around);
-    let yielding = Arc::new(Yielding::new(around));
+fn spawn_process(around: &driver::SimServices, clock: &SimClock) -> EngineProcess {
+    let world = SimContext::new(around);
+    let yielding = Arc::new(YieldingStore::new(around));
     // `read_output` is every agent's, and no script calls it.
     let names = TOOLS.iter().chain(&["read_output"]);
     let tools = names.map(|name| Arc::new(SimTool::new(name, &world)) as Arc<dyn Tool>);
-    let ports = Ports {
+    let ports = EngineServices {
         store: yielding.clone(),
-        shelves: yielding.clone(),
-        keyring: around.keyring.clone(),
+        records: yielding.clone(),
+        auth: around.auth.clone(),
         clock: Arc::new(clock.clone()),
-        mint: Arc::new(UuidMint),
-        models: Arc::new(OneModel::new(&world)),
-        tools: Arc::new(Toolbox::new(tools).unwrap()),
-        supplies: Arc::new(NoSupplies),
-        eyes: Arc::new(SimEye(world.clone())),
-        redact: Arc::new(NoSecrets),
-        feed: Feed::default(),
-        tail: Tail::default(),
-        nudges: Nudges::default(),
-        definitions: Definitions::default(),
+        ids: Arc::new(UuidV7Generator),
+        models: Arc::new(SimModels::new(&world)),
+        tools: Arc::new(ToolRegistry::new(tools).unwrap()),
+        tool_source: Arc::new(NoExternalTools),
+        context_providers: Arc::new(SimContextProvider(world.clone())),
+        redact: Arc::new(NoRedaction),
+        deltas: DeltaBroadcast::default(),
+        changes: ChangeFeed::default(),
+        notifier: DriverNotifier::default(),
+        definitions: DefinitionCache::default(),
     };
-    RealProcess::new(ports, world, yielding)
+    EngineProcess::new(ports, world, yielding)
 }

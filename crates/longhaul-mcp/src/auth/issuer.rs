@@ -11,18 +11,18 @@ use rmcp::transport::auth::{
     StoredCredentials,
 };
 
-use crate::auth::asks::{self, Asks};
+use crate::auth::oauth_http::{self, OAuthHttp};
 
 /// Why nothing came of asking who gave a login.
-pub(super) enum Unfound {
+pub(super) enum IssuerError {
     /// As the SDK tells it.
     Sdk(AuthError),
     /// It was not asked: nobody is there whom its tokens are for. And whether there
     /// may be somebody the next time.
-    Elsewhere(&'static str, bool),
+    Unusable(&'static str, bool),
 }
 
-impl From<AuthError> for Unfound {
+impl From<AuthError> for IssuerError {
     fn from(error: AuthError) -> Self {
         Self::Sdk(error)
     }
@@ -30,7 +30,7 @@ impl From<AuthError> for Unfound {
 
 /// The authorization server that gave a login.
 pub(super) struct Issuer {
-    pub(super) asks: Arc<Asks>,
+    pub(super) http: Arc<OAuthHttp>,
     pub(super) metadata: AuthorizationMetadata,
     manager: AuthorizationManager,
     server: Url,
@@ -38,10 +38,13 @@ pub(super) struct Issuer {
 
 impl Issuer {
     /// Who gave this login at the server at this address.
-    pub(super) async fn of(server: &Url, given: &StoredCredentials) -> Result<Self, Unfound> {
-        let asks = Asks::of(server).await.map_err(AuthError::InternalError)?;
+    pub(super) async fn discover(
+        server: &Url,
+        given: &StoredCredentials,
+    ) -> Result<Self, IssuerError> {
+        let asks = OAuthHttp::for_server(server).await.map_err(AuthError::InternalError)?;
         let asks = Arc::new(asks);
-        let client: Arc<dyn OAuthHttpClient> = Arc::<Asks>::clone(&asks);
+        let client: Arc<dyn OAuthHttpClient> = Arc::<OAuthHttp>::clone(&asks);
         let manager = AuthorizationManager::new_with_oauth_http_client(server.clone(), client);
         let mut manager = manager.await?;
         let found = manager.resolve_metadata().await?;
@@ -53,28 +56,24 @@ impl Issuer {
                 true => "it does not say now who gave it",
                 false => "it names another authorization server than the one that gave it",
             };
-            return Err(Unfound::Elsewhere(why, is_silent));
+            return Err(IssuerError::Unusable(why, is_silent));
         }
         // An address that it has no business to name does not get better by waiting.
         let tokens = found.metadata.token_endpoint.parse();
-        let tokens: Url = tokens.map_err(|_| Unfound::Elsewhere(asks::NO_URL, false))?;
-        let judged = asks.may(&tokens).await;
-        judged.map_err(|why| Unfound::Elsewhere(why, false))?;
+        let tokens: Url =
+            tokens.map_err(|_| IssuerError::Unusable(oauth_http::INVALID_URL, false))?;
+        let judged = asks.check_address(&tokens).await;
+        judged.map_err(|why| IssuerError::Unusable(why, false))?;
         manager.set_metadata(found.metadata.clone());
-        Ok(Self {
-            asks,
-            metadata: found.metadata,
-            manager,
-            server: server.clone(),
-        })
+        Ok(Self { http: asks, metadata: found.metadata, manager, server: server.clone() })
     }
 
     /// Has the login renewed; what comes of it is not yet kept.
-    pub(super) async fn renew(
+    pub(super) async fn refresh(
         mut self,
         given: &StoredCredentials,
         secret: Option<String>,
-    ) -> Result<StoredCredentials, Unfound> {
+    ) -> Result<StoredCredentials, IssuerError> {
         let store = InMemoryCredentialStore::new();
         store.save(given.clone()).await?;
         self.manager.set_credential_store(store.clone());
@@ -85,6 +84,6 @@ impl Issuer {
         })?;
         self.manager.refresh_token().await?;
         let renewed = store.load().await?;
-        renewed.ok_or(Unfound::Elsewhere("nothing came of it", false))
+        renewed.ok_or(IssuerError::Unusable("nothing came of it", false))
     }
 }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_core::time::Millis;
-use longhaul_mcp::{ServerSpec, Servers, Way};
+use longhaul_mcp::{ServerSpec, ServerTransport, Servers};
 use longhaul_testkit::clock::SimClock;
 use rustix::process::{Pid, test_kill_process};
 
-use super::kit::RUN;
+use super::harness::RUN;
 
 /// Folder in which the child process below starts its server.
 const CHILD: &str = "LONGHAUL_TOOL_GUARD_CHILD";
@@ -23,8 +23,8 @@ const SERVER: &str = "trap '' HUP INT TERM
     while :; do sleep 1; done";
 
 /// Maximum number of looks, and the pause between them: half a minute in all.
-const LOOKS_MAX: u32 = 6_000;
-const PAUSE: Duration = Duration::from_millis(5);
+const POLLS_MAX: u32 = 6_000;
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Not a test by itself: the driver that is killed below.
 #[tokio::test]
@@ -34,7 +34,7 @@ async fn child() {
     };
     let spec = ServerSpec {
         name: "deaf".into(),
-        way: Way::Stdio {
+        transport: ServerTransport::Stdio {
             command: "sh".into(),
             args: vec!["-c".into(), SERVER.into()],
             env: BTreeMap::new(),
@@ -47,23 +47,23 @@ async fn child() {
     _ = servers.tools("deaf", None, RUN).await;
 }
 
-fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..LOOKS_MAX {
+fn poll_until<T>(mut look: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..POLLS_MAX {
         if let Some(found) = look() {
             return found;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(POLL_INTERVAL);
     }
     panic!("it takes too long");
 }
 
-fn pid(file: &Path) -> Option<Pid> {
+fn read_pid(file: &Path) -> Option<Pid> {
     let text = fs::read_to_string(file).ok()?;
     Pid::from_raw(text.trim().parse().ok()?)
 }
 
 #[test]
-fn a_deaf_server_and_its_children_end_with_a_killed_driver() {
+fn a_server_that_ignores_signals_is_killed_with_its_driver() {
     let folder = tempfile::tempdir().unwrap();
     let mut driver = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "suite::guard::child", "--nocapture"])
@@ -71,21 +71,17 @@ fn a_deaf_server_and_its_children_end_with_a_killed_driver() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let leader = until(|| pid(&folder.path().join("leader")));
-    let own = pid(&folder.path().join("own")).unwrap();
+    let leader = poll_until(|| read_pid(&folder.path().join("leader")));
+    let own = read_pid(&folder.path().join("own")).unwrap();
     let is_gone = |process| test_kill_process(process).is_err() || is_zombie(process);
     assert!(!is_gone(leader) && !is_gone(own));
     driver.kill().unwrap();
     driver.wait().unwrap();
-    until(|| (is_gone(leader) && is_gone(own)).then_some(()));
+    poll_until(|| (is_gone(leader) && is_gone(own)).then_some(()));
 }
 
 /// A killed process that its new parent has not reaped yet.
 fn is_zombie(process: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
-    stat.is_ok_and(|stat| {
-        stat.rsplit(") ")
-            .next()
-            .is_some_and(|rest| rest.starts_with('Z'))
-    })
+    stat.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z')))
 }

@@ -8,12 +8,14 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use super::kit::{RUN, alone, around, at, call, packages, soon, text, tool};
+use super::harness::{
+    RUN, call, http_spec, packages, single_server, text, tool, tool_context, within_timeout,
+};
 
 /// The server of everything, until it is dropped.
-struct Everything(Child, String);
+struct EverythingServer(Child, String);
 
-impl Everything {
+impl EverythingServer {
     async fn start() -> Self {
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = free.local_addr().unwrap().port();
@@ -38,12 +40,12 @@ impl Everything {
             }
             panic!("it ended");
         };
-        soon(ready).await;
+        within_timeout(ready).await;
         Self(child, format!("http://127.0.0.1:{port}/mcp"))
     }
 }
 
-impl Drop for Everything {
+impl Drop for EverythingServer {
     fn drop(&mut self) {
         _ = self.0.kill();
         _ = self.0.wait();
@@ -51,17 +53,17 @@ impl Drop for Everything {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn everything_is_had_over_http_too() {
-    let server = Everything::start().await;
-    let (servers, _) = alone(at("everything", &server.1, &[]));
-    let checked = soon(servers.check("everything")).await.unwrap();
+async fn the_everything_server_works_over_http() {
+    let server = EverythingServer::start().await;
+    let (servers, _) = single_server(http_spec("everything", &server.1, &[]));
+    let checked = within_timeout(servers.check("everything")).await.unwrap();
     assert!(checked.name.contains("everything"), "{checked:?}");
     let said = call(&servers, "echo", json!({ "message": "dear" })).await;
     assert_eq!(said.unwrap(), "Echo: dear");
     let long = tool(&servers, "trigger-long-running-operation").await;
-    let (around, mut told) = around();
+    let (around, mut told) = tool_context();
     let input = json!({ "duration": 1, "steps": 2 });
-    let said = soon(long.call(input, &around)).await.unwrap();
+    let said = within_timeout(long.call(input, &around)).await.unwrap();
     assert!(text(&said).contains("ompleted"), "{said:?}");
     assert_eq!(told.try_recv().unwrap().0, Some(50));
     let said = call(&servers, "get-tiny-image", json!({})).await.unwrap();
@@ -70,25 +72,21 @@ async fn everything_is_had_over_http_too() {
     let failure = call(&servers, "echo", json!({ "message": "dear" })).await;
     let failure = failure.unwrap_err();
     // Nobody was there to hear it.
-    assert!(!failure.is_unknown(), "{failure}");
-    soon(servers.close()).await;
+    assert!(!failure.is_outcome_unknown(), "{failure}");
+    within_timeout(servers.close()).await;
 }
 
 /// A server that gives the same answer to everything: its address.
-async fn canned(tasks: &mut JoinSet<()>, answer: &'static [&'static str]) -> String {
+async fn canned_server(tasks: &mut JoinSet<()>, answer: &'static [&'static str]) -> String {
     let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = door.local_addr().unwrap().port();
     tasks.spawn(async move {
         loop {
             let (mut line, _) = door.accept().await.unwrap();
-            heard(&mut line).await;
+            read_request(&mut line).await;
             'said: for (place, some) in answer.iter().enumerate() {
                 // The last part is said for ever.
-                let times = if place > 0 && place + 1 == answer.len() {
-                    usize::MAX
-                } else {
-                    1
-                };
+                let times = if place > 0 && place + 1 == answer.len() { usize::MAX } else { 1 };
                 for _ in 0..times {
                     if line.write_all(some.as_bytes()).await.is_err() {
                         break 'said;
@@ -101,7 +99,7 @@ async fn canned(tasks: &mut JoinSet<()>, answer: &'static [&'static str]) -> Str
 }
 
 /// Reads a request.
-async fn heard(line: &mut TcpStream) {
+async fn read_request(line: &mut TcpStream) {
     let mut all = Vec::new();
     let mut some = [0; 4096];
     while !String::from_utf8_lossy(&all).contains("\r\n\r\n") {
@@ -113,7 +111,7 @@ async fn heard(line: &mut TcpStream) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_server_answers_is_bounded_and_secrets_stay_where_they_are() {
+async fn http_responses_are_limited_and_redacted() {
     let mut tasks = JoinSet::new();
     for (answer, why) in [
         (
@@ -127,10 +125,7 @@ async fn what_a_server_answers_is_bounded_and_secrets_stay_where_they_are() {
             ],
             "HTTP 307",
         ),
-        (
-            &["HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"],
-            "HTTP 503",
-        ),
+        (&["HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"], "HTTP 503"),
         (
             &["HTTP/1.1 200 OK\r\ncontent-type: text/html\r\ncontent-length: 5\r\n\r\n<html"],
             "what is no message",
@@ -150,10 +145,10 @@ async fn what_a_server_answers_is_bounded_and_secrets_stay_where_they_are() {
             "",
         ),
     ] {
-        let url = canned(&mut tasks, answer).await;
-        let spec = at("far", &url, &[("Authorization", "Bearer hunter2hunter")]);
-        let servers = alone(spec).0;
-        let error = soon(servers.check("far")).await.unwrap_err();
+        let url = canned_server(&mut tasks, answer).await;
+        let spec = http_spec("far", &url, &[("Authorization", "Bearer hunter2hunter")]);
+        let servers = single_server(spec).0;
+        let error = within_timeout(servers.check("far")).await.unwrap_err();
         let words = format!("{error} {error:?} {servers:?}");
         assert!(words.contains(why), "{words}");
         assert!(!words.contains("hunter2"), "{words}");
@@ -162,27 +157,21 @@ async fn what_a_server_answers_is_bounded_and_secrets_stay_where_they_are() {
 }
 
 #[tokio::test]
-async fn one_that_is_not_there_is_told_after_a_second_try() {
+async fn an_unreachable_server_is_reported_after_one_retry() {
     let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", door.local_addr().unwrap());
     drop(door);
-    let (servers, clock) = alone(at("far", &url, &[]));
-    let error = soon(servers.tools("far", None, RUN)).await.unwrap_err();
+    let (servers, clock) = single_server(http_spec("far", &url, &[]));
+    let error = within_timeout(servers.tools("far", None, RUN)).await.unwrap_err();
     let words = error.to_string();
-    assert!(
-        matches!(error, McpError::KeepsFailing { times: 2, .. }),
-        "{words}"
-    );
+    assert!(matches!(error, McpError::RepeatedFailures { times: 2, .. }), "{words}");
     assert!(words.contains("Connection refused"), "{words}");
-    assert!(
-        words.ends_with(&format!("Is it running at {url}?")),
-        "{words}"
-    );
-    assert_eq!(clock.waits(), [1_000]);
+    assert!(words.ends_with(&format!("Is it running at {url}?")), "{words}");
+    assert_eq!(clock.sleeps(), [1_000]);
 }
 
 #[tokio::test]
-async fn what_can_not_be_sent_is_said_before_it_is() {
+async fn invalid_urls_and_headers_are_reported_before_sending() {
     for (url, header, why) in [
         ("no address", ("a", "b"), "no URL"),
         ("ftp://a/", ("a", "b"), "no http://"),
@@ -190,8 +179,8 @@ async fn what_can_not_be_sent_is_said_before_it_is() {
         ("http://a/", ("a b", "c"), "no name of a header"),
         ("http://a/", ("a", "b\nc"), "can't be sent"),
     ] {
-        let servers: Servers = alone(at("far", url, &[header])).0;
-        let error = soon(servers.check("far")).await.unwrap_err().to_string();
+        let servers: Servers = single_server(http_spec("far", url, &[header])).0;
+        let error = within_timeout(servers.check("far")).await.unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
 }

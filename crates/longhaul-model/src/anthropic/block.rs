@@ -2,22 +2,22 @@
 //!
 //! Never: loses a field that it does not know, or the spelling of one.
 
-use longhaul_core::message::{Block, Thinking, ToolCall, Words};
+use longhaul_core::message::{Block, TextBlock, ThinkingBlock, ToolCall};
 use longhaul_core::raw::RawJson;
 
-use crate::arguments::arguments;
-use crate::fault::Fault;
-use crate::fields::{Fields, Later};
-use crate::object::Object;
+use crate::decode_error::DecodeError;
+use crate::json_object::{DeferredFields, JsonObject};
+use crate::lenient_json::parse_arguments;
+use crate::lenient_object::LenientObject;
 
 /// A block that may still grow.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct BlockBuilder {
     kind: Kind,
     /// What is known of it, without what `kind` holds.
-    fields: Fields,
+    fields: JsonObject,
     /// What deltas of unknown kinds add.
-    later: Later,
+    deferred: DeferredFields,
 }
 
 #[derive(Debug)]
@@ -45,7 +45,7 @@ enum Kind {
 impl Kind {
     /// The fields that are written from what is known, and so never stand among
     /// the others.
-    const fn own_fields(&self) -> &'static [&'static str] {
+    const fn known_fields(&self) -> &'static [&'static str] {
         match self {
             Self::Text(_) => &["type", "text"],
             Self::Thinking { .. } => &["type", "thinking", "signature"],
@@ -55,22 +55,20 @@ impl Kind {
     }
 }
 
-impl Open {
+impl BlockBuilder {
     /// A block as it begins.
     pub(super) fn new(raw: &str) -> Result<Self, String> {
         let whole = RawJson::parse(raw).map_err(|bad| bad.to_string())?;
         if !whole.as_str().starts_with('{') {
             return Err("a block that is no object".to_owned());
         }
-        let mut fields = Fields::read(raw).unwrap_or_default();
+        let mut fields = JsonObject::parse(raw).unwrap_or_default();
         let kind = fields.get("type").map(RawJson::as_str).unwrap_or_default();
         let kind = match kind {
             r#""text""# => Kind::Text(fields.take_text("text").unwrap_or_default()),
             r#""thinking""# => Kind::Thinking {
                 text: fields.take_text("thinking").unwrap_or_default(),
-                signature: fields
-                    .take_text("signature")
-                    .filter(|seal| !seal.is_empty()),
+                signature: fields.take_text("signature").filter(|seal| !seal.is_empty()),
             },
             r#""tool_use""# => Kind::Call {
                 id: fields.take_text("id").unwrap_or_default(),
@@ -78,24 +76,17 @@ impl Open {
                 input: fields.take("input"),
                 json: String::new(),
             },
-            _ => Kind::Other {
-                raw: whole,
-                json: String::new(),
-            },
+            _ => Kind::Other { raw: whole, json: String::new() },
         };
-        Ok(Self {
-            kind,
-            fields,
-            later: Later::default(),
-        })
+        Ok(Self { kind, fields, deferred: DeferredFields::default() })
     }
 
     /// A text whose beginning was left out.
-    pub(super) fn text() -> Self {
+    pub(super) fn new_text() -> Self {
         Self {
             kind: Kind::Text(String::new()),
-            fields: Fields::default(),
-            later: Later::default(),
+            fields: JsonObject::default(),
+            deferred: DeferredFields::default(),
         }
     }
 
@@ -105,7 +96,7 @@ impl Open {
     }
 
     /// The words for the reader so far.
-    pub(super) fn words(&self) -> &str {
+    pub(super) fn visible_text(&self) -> &str {
         match &self.kind {
             Kind::Text(text) => text,
             Kind::Thinking { .. } | Kind::Call { .. } | Kind::Other { .. } => "",
@@ -114,12 +105,12 @@ impl Open {
 
     /// Grows by a delta of this kind, and says which words of it are for the reader, and
     /// how many bytes it has.
-    pub(super) fn grow(
+    pub(super) fn apply_delta(
         &mut self,
         kind: &str,
-        delta: &Object<'_>,
+        delta: &LenientObject<'_>,
         raw: &str,
-    ) -> Result<(String, u64), Fault> {
+    ) -> Result<(String, u64), DecodeError> {
         let field = match kind {
             "text_delta" => "text",
             "thinking_delta" => "thinking",
@@ -127,7 +118,7 @@ impl Open {
             "input_json_delta" => "partial_json",
             _ => "",
         };
-        let more = delta.said(field)?.unwrap_or_default();
+        let more = delta.strict_text(field)?.unwrap_or_default();
         let bytes = match kind {
             // No token of the reply.
             "signature_delta" => 0,
@@ -148,60 +139,50 @@ impl Open {
             (_, "citations_delta") => {
                 let citation = delta.raw("citation").map(|raw| format!("[{}]", raw.get()));
                 if let Some(Ok(citation)) = citation.map(RawJson::parse) {
-                    self.later.add("citations", citation);
+                    self.deferred.add("citations", citation);
                 }
             }
-            _ => self.grow_unknown(raw),
+            _ => self.apply_unknown_delta(raw),
         }
         Ok((String::new(), bytes))
     }
 
-    fn grow_unknown(&mut self, raw: &str) {
-        let pairs = Fields::read(raw).unwrap_or_default().into_pairs();
+    fn apply_unknown_delta(&mut self, raw: &str) {
+        let pairs = JsonObject::parse(raw).unwrap_or_default().into_pairs();
         for (name, value) in pairs.into_iter().filter(|(name, _)| name != "type") {
-            self.later.add(&name, value);
+            self.deferred.add(&name, value);
         }
     }
 
     /// The block as it stands at the end.
-    pub(super) fn close(self) -> Block {
-        let Self {
-            kind,
-            mut fields,
-            later,
-        } = self;
+    pub(super) fn finish(self) -> Block {
+        let Self { kind, mut fields, deferred: later } = self;
         let untouched = later.is_empty();
-        later.settle(&mut fields);
-        for name in kind.own_fields() {
+        later.apply_to(&mut fields);
+        for name in kind.known_fields() {
             _ = fields.take(name);
         }
         match kind {
-            Kind::Text(text) => Block::Text(Words {
-                text: text.into(),
-                extra: fields.raw(),
-            }),
-            Kind::Thinking { text, signature } => Block::Thinking(Thinking {
+            Kind::Text(text) => {
+                Block::Text(TextBlock { text: text.into(), extra: fields.to_raw() })
+            }
+            Kind::Thinking { text, signature } => Block::Thinking(ThinkingBlock {
                 text: text.into(),
                 signature: signature.map(Into::into),
-                extra: fields.raw(),
+                extra: fields.to_raw(),
             }),
-            Kind::Call {
+            Kind::Call { id, name, input, json } => Block::ToolCall(ToolCall {
                 id,
                 name,
-                input,
-                json,
-            } => Block::ToolCall(ToolCall {
-                id,
-                name,
-                input: arguments(input, &json),
-                extra: fields.raw(),
+                input: parse_arguments(input, &json),
+                extra: fields.to_raw(),
             }),
             Kind::Other { raw, json } if untouched && json.is_empty() => Block::Other(raw),
             Kind::Other { raw, json } => {
                 if !json.is_empty() {
-                    fields.set("input", arguments(None, &json));
+                    fields.set("input", parse_arguments(None, &json));
                 }
-                Block::Other(fields.raw().unwrap_or(raw))
+                Block::Other(fields.to_raw().unwrap_or(raw))
             }
         }
     }

@@ -4,13 +4,13 @@
 
 use longhaul_core::message::StopReason;
 
-use crate::counts::UsagePaths;
+use crate::token_counts::UsagePaths;
 
 /// The Messages API.
 #[derive(Debug)]
-pub(super) struct Messages {
+pub(super) struct MessagesApi {
     /// Whose blocks a reply over this wire is made of.
-    pub(super) dialect: String,
+    pub(super) api: String,
 }
 
 /// Where tokens are counted.
@@ -21,7 +21,7 @@ pub(super) const USAGE: UsagePaths = UsagePaths {
     cached: &["/cache_read_input_tokens"],
     cache_write: "/cache_creation_input_tokens",
     reasoning: "/output_tokens_details/thinking_tokens",
-    is_cache_input: false,
+    input_includes_cache: false,
 };
 
 /// The longest name of a tool that is sent.
@@ -32,7 +32,7 @@ pub(super) const WIRE: &str = "anthropic";
 
 /// Why the model stopped. A window that is full cuts a reply off as a token
 /// limit does, and a reply that met a stop sequence is as whole as another.
-pub(super) fn stop(reason: Option<&str>, has_calls: bool) -> StopReason {
+pub(super) fn stop_reason(reason: Option<&str>, has_calls: bool) -> StopReason {
     match reason {
         Some("end_turn" | "stop_sequence") | None if has_calls => StopReason::ToolUse,
         Some("end_turn" | "stop_sequence") | None => StopReason::EndTurn,

@@ -8,7 +8,7 @@ use serde_json::Value;
 const LINES_MAX: usize = 4;
 
 /// So many letters are shown of a line.
-const LETTERS_MAX: usize = 160;
+const LINE_CHARS_MAX: usize = 160;
 
 /// Compares the messages behind the first `from`, which were compared in the turns
 /// before.
@@ -29,7 +29,7 @@ pub(super) fn messages(from: usize, recorded: &[&str], now: &[String]) -> Result
     Err(format!(
         "{now_in_all} messages are asked, {recorded_in_all} were recorded; the first that only \
          one side has:\n{}",
-        shown(sign, &lines)
+        format_lines(sign, &lines)
     ))
 }
 
@@ -59,16 +59,16 @@ pub(super) fn texts(what: &str, recorded: &str, now: &str) -> Result<(), String>
     Err(format!(
         "{what} differs from line {} on:\n{}\n{}",
         line + 1,
-        shown('-', &part(old)),
-        shown('+', &part(new))
+        format_lines('-', &part(old)),
+        format_lines('+', &part(new))
     ))
 }
 
-fn shown(sign: char, lines: &[String]) -> String {
+fn format_lines(sign: char, lines: &[String]) -> String {
     if lines.is_empty() {
         return format!("{sign} (nothing)");
     }
-    let cut = |line: &String| match line.char_indices().nth(LETTERS_MAX) {
+    let cut = |line: &String| match line.char_indices().nth(LINE_CHARS_MAX) {
         None => line.clone(),
         Some((end, _)) => format!("{}…", &line[..end]),
     };

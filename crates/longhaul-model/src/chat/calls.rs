@@ -9,144 +9,144 @@ use longhaul_core::message::ToolCall;
 use longhaul_core::raw::RawJson;
 use serde_json::value::RawValue;
 
-use crate::arguments::{arguments, check_count, count_in, says};
-use crate::fault::Fault;
-use crate::fields::{Fields, Later};
+use crate::decode_error::DecodeError;
+use crate::json_object::{DeferredFields, JsonObject};
+use crate::lenient_json::{check_call_count, is_present, parse_arguments, parse_count};
 
 /// The fields of a call that are written from what is known.
-const KNOWN: &[&str] = &["index", "id", "type", "function", "name", "arguments"];
+const KNOWN_FIELDS: &[&str] = &["index", "id", "type", "function", "name", "arguments"];
 
 /// The calls so far.
 #[derive(Debug, Default)]
-pub(super) struct Calls {
-    all: Vec<Call>,
+pub(super) struct CallsBuilder {
+    calls: Vec<PartialCall>,
     /// Which call has which index; a new one takes it from an old one.
-    places: BTreeMap<u64, usize>,
+    call_by_index: BTreeMap<u64, usize>,
 }
 
 /// A call that may still grow.
 #[derive(Debug, Default)]
-struct Call {
+struct PartialCall {
     id: String,
     name: String,
     /// The arguments where they came as JSON and not as a text of JSON.
     input: Option<RawJson>,
     /// The arguments as they come.
     json: String,
-    fields: Fields,
-    later: Later,
+    fields: JsonObject,
+    deferred: DeferredFields,
 }
 
 /// What is added to a call.
 #[derive(Debug, Default)]
-struct Piece {
+struct CallFragment {
     index: Option<u64>,
     id: String,
     name: String,
     arguments: Option<RawJson>,
-    rest: Fields,
+    extra: JsonObject,
 }
 
-impl Calls {
+impl CallsBuilder {
     /// Hears the calls of a delta, or all of a message, where each stands for
     /// itself. Says how many bytes that are.
-    pub(super) fn hear(&mut self, list: &str, whole: bool) -> Result<u64, Fault> {
+    pub(super) fn apply(&mut self, list: &str, whole: bool) -> Result<u64, DecodeError> {
         let list = match list.starts_with('{') {
             // One call where a list of them should stand.
             true => format!("[{list}]"),
             false => list.to_owned(),
         };
         let pieces: Vec<&RawValue> = serde_json::from_str(&list)
-            .map_err(|bad| Fault::Nonsense(format!("the calls of a reply: {bad}")))?;
+            .map_err(|bad| DecodeError::Malformed(format!("the calls of a reply: {bad}")))?;
         let mut bytes = 0;
-        for piece in pieces.into_iter().filter(|piece| says(piece)) {
-            let piece = Piece::read(piece.get())?;
-            bytes += self.add(piece, whole)?;
+        for piece in pieces.into_iter().filter(|piece| is_present(piece)) {
+            let piece = CallFragment::parse(piece.get())?;
+            bytes += self.apply_fragment(piece, whole)?;
         }
         Ok(bytes)
     }
 
     /// Hears the one call of an API that is older than lists of them.
-    pub(super) fn hear_function(&mut self, function: &str) -> Result<u64, Fault> {
+    pub(super) fn apply_function_call(&mut self, function: &str) -> Result<u64, DecodeError> {
         let index = format!(r#"{{"index":0,"function":{function}}}"#);
-        self.add(Piece::read(&index)?, false)
+        self.apply_fragment(CallFragment::parse(&index)?, false)
     }
 
-    fn add(&mut self, piece: Piece, whole: bool) -> Result<u64, Fault> {
+    fn apply_fragment(&mut self, piece: CallFragment, whole: bool) -> Result<u64, DecodeError> {
         let known = match whole {
             true => None,
-            false => self.place(&piece),
+            false => self.find_call(&piece),
         };
-        let place = known.unwrap_or(self.all.len());
-        check_count(place + 1)?;
+        let place = known.unwrap_or(self.calls.len());
+        check_call_count(place + 1)?;
         if let Some(index) = piece.index {
-            self.places.insert(index, place);
+            self.call_by_index.insert(index, place);
         }
         if known.is_none() {
-            self.all.push(Call::default());
+            self.calls.push(PartialCall::default());
         }
-        Ok(self.all.get_mut(place).map_or(0, |call| call.grow(piece)))
+        Ok(self.calls.get_mut(place).map_or(0, |call| call.append(piece)))
     }
 
     /// The call that a piece belongs to; none: it begins a new one.
-    fn place(&self, piece: &Piece) -> Option<usize> {
+    fn find_call(&self, piece: &CallFragment) -> Option<usize> {
         if let Some(index) = piece.index {
-            let place = *self.places.get(&index)?;
-            let call = self.all.get(place)?;
+            let place = *self.call_by_index.get(&index)?;
+            let call = self.calls.get(place)?;
             // Some servers give all calls the same index.
             let is_other = !call.id.is_empty() && !piece.id.is_empty() && call.id != piece.id;
             return (!is_other || piece.name.is_empty()).then_some(place);
         }
         match (piece.id.as_str(), piece.name.as_str()) {
-            ("", "") => self.all.len().checked_sub(1),
+            ("", "") => self.calls.len().checked_sub(1),
             ("", _) => None,
-            (id, _) => self.all.iter().rposition(|call| call.id == id),
+            (id, _) => self.calls.iter().rposition(|call| call.id == id),
         }
     }
 
     /// The calls as they stand at the end.
-    pub(super) fn close(self) -> impl Iterator<Item = ToolCall> {
-        self.all.into_iter().map(Call::close)
+    pub(super) fn finish(self) -> impl Iterator<Item = ToolCall> {
+        self.calls.into_iter().map(PartialCall::finish)
     }
 }
 
-impl Piece {
-    fn read(raw: &str) -> Result<Self, Fault> {
-        let nonsense = |what: &str| Fault::Nonsense(format!("a call {what}"));
-        let mut rest = Fields::read(raw).ok_or_else(|| nonsense("that is no object"))?;
-        let function = rest.take("function").filter(is_there);
+impl CallFragment {
+    fn parse(raw: &str) -> Result<Self, DecodeError> {
+        let nonsense = |what: &str| DecodeError::Malformed(format!("a call {what}"));
+        let mut rest = JsonObject::parse(raw).ok_or_else(|| nonsense("that is no object"))?;
+        let function = rest.take("function").filter(is_not_null);
         // Some servers leave out the object around name and arguments.
         let mut function = match function {
-            Some(function) => Fields::read(function.as_str())
+            Some(function) => JsonObject::parse(function.as_str())
                 .ok_or_else(|| nonsense("whose function is no object"))?,
-            None => Fields::default(),
+            None => JsonObject::default(),
         };
         let mut either = |name: &str| {
             let found = function.take(name).or_else(|| rest.take(name));
-            found.filter(is_there)
+            found.filter(is_not_null)
         };
         let (name, arguments) = (either("name"), either("arguments"));
         let index = rest.take("index");
         let id = rest.take("id");
-        let mut kept = Fields::default();
+        let mut kept = JsonObject::default();
         for (name, value) in rest.into_pairs() {
-            if !KNOWN.contains(&&*name) && is_there(&value) {
+            if !KNOWN_FIELDS.contains(&&*name) && is_not_null(&value) {
                 kept.set(&name, value);
             }
         }
         Ok(Self {
-            index: index.and_then(|index| count_in(index.as_str())),
-            id: text(id.as_ref()),
-            name: text(name.as_ref()),
+            index: index.and_then(|index| parse_count(index.as_str())),
+            id: text_or_empty(id.as_ref()),
+            name: text_or_empty(name.as_ref()),
             arguments,
-            rest: kept,
+            extra: kept,
         })
     }
 }
 
-impl Call {
+impl PartialCall {
     /// Grows by a piece, and says by how many bytes.
-    fn grow(&mut self, piece: Piece) -> u64 {
+    fn append(&mut self, piece: CallFragment) -> u64 {
         let before = self.bytes();
         if self.id.is_empty() {
             self.id = piece.id;
@@ -163,8 +163,8 @@ impl Call {
                 Err(_) => self.input = Some(arguments),
             }
         }
-        for (name, value) in piece.rest.into_pairs() {
-            self.later.add(&name, value);
+        for (name, value) in piece.extra.into_pairs() {
+            self.deferred.add(&name, value);
         }
         self.bytes().saturating_sub(before)
     }
@@ -174,24 +174,24 @@ impl Call {
         (self.id.len() + self.name.len() + self.json.len() + input) as u64
     }
 
-    fn close(self) -> ToolCall {
+    fn finish(self) -> ToolCall {
         let mut fields = self.fields;
-        self.later.settle(&mut fields);
+        self.deferred.apply_to(&mut fields);
         ToolCall {
             id: self.id,
             name: self.name,
-            input: arguments(self.input, &self.json),
-            extra: fields.raw(),
+            input: parse_arguments(self.input, &self.json),
+            extra: fields.to_raw(),
         }
     }
 }
 
-fn is_there(value: &RawJson) -> bool {
+fn is_not_null(value: &RawJson) -> bool {
     value.as_str() != "null"
 }
 
 /// A text; anything else is an empty one.
-fn text(value: Option<&RawJson>) -> String {
+fn text_or_empty(value: Option<&RawJson>) -> String {
     let text = value.and_then(|value| serde_json::from_str(value.as_str()).ok());
     text.unwrap_or_default()
 }

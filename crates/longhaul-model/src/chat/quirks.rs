@@ -33,10 +33,8 @@ pub struct Quirks {
 
 type Flag = fn(&mut Quirks) -> &mut bool;
 
-const WORDS: &[(&str, Flag)] = &[
-    ("max_completion_tokens", |all| {
-        &mut all.max_completion_tokens
-    }),
+const FLAGS: &[(&str, Flag)] = &[
+    ("max_completion_tokens", |all| &mut all.max_completion_tokens),
     ("no_stream_options", |all| &mut all.no_stream_options),
     ("developer_role", |all| &mut all.developer_role),
     ("send_reasoning", |all| &mut all.send_reasoning),
@@ -64,13 +62,11 @@ const PROVIDERS: &[(&str, &[&str])] = &[
 
 impl Quirks {
     /// The quirks of a provider by its name; one that is not known has none.
-    pub fn of(provider: &str) -> Self {
-        let known = PROVIDERS
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(provider));
+    pub fn for_provider(provider: &str) -> Self {
+        let known = PROVIDERS.iter().find(|(name, _)| name.eq_ignore_ascii_case(provider));
         let words = known.map_or(&[][..], |(_, words)| *words);
         let mut all = Self::default();
-        for (word, flag) in WORDS {
+        for (word, flag) in FLAGS {
             *flag(&mut all) = words.contains(word);
         }
         all
@@ -80,15 +76,15 @@ impl Quirks {
     pub fn parse(words: &[String]) -> Result<Self, String> {
         let mut all = Self::default();
         for word in words {
-            let known = WORDS.iter().find(|(name, _)| name == word);
-            let (_, flag) = known.ok_or_else(|| unknown(word))?;
+            let known = FLAGS.iter().find(|(name, _)| name == word);
+            let (_, flag) = known.ok_or_else(|| unknown_quirk(word))?;
             *flag(&mut all) = true;
         }
         Ok(all)
     }
 }
 
-fn unknown(word: &str) -> String {
-    let names: Vec<&str> = WORDS.iter().map(|(name, _)| *name).collect();
-    suggest::unknown("quirk", word, &names)
+fn unknown_quirk(word: &str) -> String {
+    let names: Vec<&str> = FLAGS.iter().map(|(name, _)| *name).collect();
+    suggest::unknown_message("quirk", word, &names)
 }

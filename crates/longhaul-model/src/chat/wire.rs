@@ -5,24 +5,24 @@
 use longhaul_core::message::StopReason;
 use serde_json::json;
 
-use crate::arguments::says;
 use crate::chat::quirks::Quirks;
-use crate::counts::UsagePaths;
-use crate::object::Object;
+use crate::lenient_json::is_present;
+use crate::lenient_object::LenientObject;
+use crate::token_counts::UsagePaths;
 
 /// The Chat Completions API of one provider.
 #[derive(Debug)]
-pub(super) struct Completions {
+pub(super) struct ChatCompletionsApi {
     pub(super) quirks: Quirks,
     /// Whose fields a reply over this wire is made of. Servers that speak this
     /// API add fields that only they themselves take back, so it names the
     /// provider too.
-    pub(super) dialect: String,
+    pub(super) api: String,
 }
 
-impl Completions {
+impl ChatCompletionsApi {
     pub(super) const fn new(dialect: String, quirks: Quirks) -> Self {
-        Self { quirks, dialect }
+        Self { quirks, api: dialect }
     }
 }
 
@@ -36,7 +36,7 @@ pub(super) const REASONING_CONTENT: &str = "reasoning_content";
 pub(super) const REASONING: &str = "reasoning";
 
 /// Where a thought notes which of these names it came under.
-pub(super) const FIELD: &str = "field";
+pub(super) const REASONING_FIELD: &str = "field";
 
 /// Where tokens are counted. What came from a cache stands as OpenAI, Moonshot and DeepSeek
 /// say it.
@@ -44,40 +44,36 @@ pub(super) const USAGE: UsagePaths = UsagePaths {
     input: "/prompt_tokens",
     output: "/completion_tokens",
     total: Some("/total_tokens"),
-    cached: &[
-        "/prompt_tokens_details/cached_tokens",
-        "/cached_tokens",
-        "/prompt_cache_hit_tokens",
-    ],
+    cached: &["/prompt_tokens_details/cached_tokens", "/cached_tokens", "/prompt_cache_hit_tokens"],
     cache_write: "/prompt_tokens_details/cache_write_tokens",
     reasoning: "/completion_tokens_details/reasoning_tokens",
-    is_cache_input: true,
+    input_includes_cache: true,
 };
 
 /// The longest name of a tool that is sent.
 pub(super) const NAME_MAX: usize = 64;
 
 /// Whether a frame is an error, in any of the ways servers say so.
-pub(super) fn is_error(frame: &Object<'_>) -> bool {
+pub(super) fn is_error(frame: &LenientObject<'_>) -> bool {
     let named = frame.raw("object");
     let named = named.is_some_and(|kind| kind.get() == r#""error""#);
-    named || frame.raw("error").is_some_and(says)
+    named || frame.raw("error").is_some_and(is_present)
 }
 
 /// Whether a choice is the one that was asked for.
-pub(super) fn is_first(choice: &Object<'_>) -> bool {
+pub(super) fn is_first(choice: &LenientObject<'_>) -> bool {
     choice.count("index").is_none_or(|index| index == 0)
 }
 
 /// The error that stands in the place of a choice's end.
-pub(super) fn error_of(choice: &Object<'_>) -> Option<String> {
-    let error = choice.raw("error").filter(|error| says(error))?;
+pub(super) fn error_of(choice: &LenientObject<'_>) -> Option<String> {
+    let error = choice.raw("error").filter(|error| is_present(error))?;
     Some(format!(r#"{{"error":{}}}"#, error.get()))
 }
 
 /// Why the model stopped. Servers say `stop` where they mean calls, and the
 /// other way round: what counts is what is there.
-pub(super) fn stop(reason: Option<&str>, has_calls: bool, refused: bool) -> StopReason {
+pub(super) fn stop_reason(reason: Option<&str>, has_calls: bool, refused: bool) -> StopReason {
     match reason {
         Some("length" | "max_tokens" | "model_length") => StopReason::MaxTokens,
         Some("content_filter" | "sensitive" | "refusal") => StopReason::Refusal,
@@ -94,7 +90,7 @@ pub(super) fn stop(reason: Option<&str>, has_calls: bool, refused: bool) -> Stop
 }
 
 /// The error behind a reason to stop that is none: the reply was broken off.
-pub(super) fn broken_off(reason: &str) -> Option<String> {
+pub(super) fn error_for_reason(reason: &str) -> Option<String> {
     let kind = match reason {
         "error" | "abort" | "network_error" => "server_error",
         "insufficient_system_resource" => "server_overloaded",

@@ -9,16 +9,16 @@ use std::time::Duration;
 use longhaul_core::net;
 use reqwest::{Client, Url};
 
-use crate::http::made::Made;
-use crate::http::trouble::{Trouble, cause};
+use crate::http::conn_counter::ConnCounter;
+use crate::http::error::{HttpError, root_cause};
 
 /// A connection that nobody used for so long is closed: most servers close
 /// theirs after a minute, and the one who closes first loses no question.
-const POOL_IDLE: Duration = Duration::from_secs(45);
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(45);
 
 /// Reads an address; a key or a query in it is refused, because addresses are shown.
-pub(super) fn address(base: &str) -> Result<Url, Trouble> {
-    let bad = |why: &str| Trouble::Address(why.to_owned());
+pub(super) fn parse_base_url(base: &str) -> Result<Url, HttpError> {
+    let bad = |why: &str| HttpError::InvalidBaseUrl(why.to_owned());
     let url: Url = base.trim().parse().map_err(|_| bad("it is no URL"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(bad("only http:// and https:// are spoken"));
@@ -33,7 +33,11 @@ pub(super) fn address(base: &str) -> Result<Url, Trouble> {
 }
 
 /// A client whose connections are counted.
-pub(super) fn client(base: &Url, connect: Duration, made: &Made) -> Result<Client, Trouble> {
+pub(super) fn build(
+    base: &Url,
+    connect: Duration,
+    made: &ConnCounter,
+) -> Result<Client, HttpError> {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
         // An error says that there is one already, which is as good.
@@ -42,7 +46,7 @@ pub(super) fn client(base: &Url, connect: Duration, made: &Made) -> Result<Clien
     let client = Client::builder()
         .user_agent(concat!("longhaul/", env!("CARGO_PKG_VERSION")))
         .redirect(reqwest::redirect::Policy::none())
-        .pool_idle_timeout(POOL_IDLE)
+        .pool_idle_timeout(POOL_IDLE_TIMEOUT)
         .tcp_nodelay(true)
         .connect_timeout(connect)
         .connector_layer(made.clone());
@@ -55,7 +59,7 @@ pub(super) fn client(base: &Url, connect: Duration, made: &Made) -> Result<Clien
         "http" => client.tls_certs_only([]).build(),
         _ => client.build(),
     };
-    client.map_err(|error| Trouble::Client(cause(&error)))
+    client.map_err(|error| HttpError::ClientSetup(root_cause(&error)))
 }
 
 #[cfg(test)]
@@ -63,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proxy_never_stands_between_us_and_ourselves() {
+    fn loopback_requests_bypass_the_proxy() {
         for (base, near) in [
             ("http://localhost:11434", true),
             ("http://a.localhost/", true),
@@ -76,7 +80,7 @@ mod tests {
             ("https://8.8.8.8", false),
             ("https://localhost.example.com", false),
         ] {
-            let url = address(base).unwrap();
+            let url = parse_base_url(base).unwrap();
             let may_use_proxy = net::may_use_proxy(url.host_str().unwrap());
             assert_eq!(may_use_proxy, !near, "{base}");
         }

@@ -19,7 +19,7 @@ pub struct Limits {
     /// answer that is no stream.
     pub stall: Duration,
     /// The longest answer.
-    pub bytes: usize,
+    pub max_bytes: usize,
 }
 
 impl Default for Limits {
@@ -29,7 +29,7 @@ impl Default for Limits {
             first_byte: Duration::from_secs(120),
             idle: Duration::from_secs(60),
             stall: Duration::from_secs(600),
-            bytes: 50 * 1024 * 1024,
+            max_bytes: 50 * 1024 * 1024,
         }
     }
 }

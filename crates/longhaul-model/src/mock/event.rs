@@ -14,7 +14,7 @@ pub(crate) fn named(event: &Value) -> Bytes {
 }
 
 /// An event without a name.
-pub(crate) fn bare(event: &impl Serialize) -> Bytes {
+pub(crate) fn unnamed(event: &impl Serialize) -> Bytes {
     // What is written here is JSON of our own, which can always be written.
     let data = serde_json::to_string(event).unwrap_or_default();
     format!("data: {data}\n\n").into()

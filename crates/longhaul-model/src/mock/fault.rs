@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 use longhaul_core::time::Millis;
 
-use crate::mock::answer::{Answer, Content, Ending};
+use crate::mock::response::{MockBody, MockResponse, Termination};
 
 /// What a body says that is no JSON and no event.
 const GARBAGE: &str = "data: {\"type\": <html><body>502 Bad Gateway</body></html>\n\n";
@@ -21,14 +21,14 @@ pub struct Faults {
     /// How long to wait between the events of a stream.
     pub token_delay: Millis,
     /// Requests that fail.
-    pub fail: Option<Regular>,
+    pub failure: Option<RecurringFailure>,
     /// Every so many streams one is cut off in the middle.
     pub cut_every: Option<NonZeroU64>,
 }
 
 /// A failure that comes back.
 #[derive(Debug, Clone, Copy)]
-pub struct Regular {
+pub struct RecurringFailure {
     /// With this status.
     pub status: u16,
     /// Every so many requests.
@@ -38,14 +38,12 @@ pub struct Regular {
 impl Faults {
     /// The status with which this request, from 1, fails.
     pub(crate) fn status_of(&self, request: u64) -> Option<u16> {
-        let fail = self
-            .fail
-            .filter(|fail| request.is_multiple_of(fail.every.get()));
+        let fail = self.failure.filter(|fail| request.is_multiple_of(fail.every.get()));
         fail.map(|fail| fail.status)
     }
 
     /// Whether this stream, from 1, is cut off.
-    pub(crate) fn cuts(&self, stream: u64) -> bool {
+    pub(crate) fn should_cut(&self, stream: u64) -> bool {
         let every = self.cut_every;
         every.is_some_and(|every| stream.is_multiple_of(every.get()))
     }
@@ -68,7 +66,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// Reads a header.
-    pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         if let Some(status) = text.strip_prefix("status=") {
             let status = status.parse().ok();
@@ -89,26 +87,26 @@ impl Fault {
 
 /// The answer with a fault in it. `trouble` is what a provider says in the middle
 /// of a stream when it can't go on.
-pub(crate) fn spoil(
-    mut answer: Answer,
+pub(crate) fn inject(
+    mut answer: MockResponse,
     fault: Option<Fault>,
     trouble: impl FnOnce() -> Bytes,
-) -> Answer {
+) -> MockResponse {
     let (ending, last) = match fault {
         None | Some(Fault::Status(_)) => return answer,
-        Some(Fault::Cut) => (Ending::Cut, None),
-        Some(Fault::Stall) => (Ending::Stall, None),
-        Some(Fault::Garbage) => (Ending::Clean, Some(Bytes::from_static(GARBAGE.as_bytes()))),
-        Some(Fault::Error) => (Ending::Clean, Some(trouble())),
+        Some(Fault::Cut) => (Termination::Truncated, None),
+        Some(Fault::Stall) => (Termination::Stalled, None),
+        Some(Fault::Garbage) => (Termination::Clean, Some(Bytes::from_static(GARBAGE.as_bytes()))),
+        Some(Fault::Error) => (Termination::Clean, Some(trouble())),
     };
-    answer.ending = ending;
-    match &mut answer.content {
+    answer.termination = ending;
+    match &mut answer.body {
         // A length was promised for the whole of it, and what comes is the half.
-        Content::Whole(body) => match last {
+        MockBody::Full(body) => match last {
             None => *body = body.slice(..body.len() / 2),
             Some(last) => *body = last,
         },
-        Content::Stream(events) => {
+        MockBody::Stream(events) => {
             events.truncate(events.len() / 2);
             events.extend(last);
         }

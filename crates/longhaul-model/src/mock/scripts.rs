@@ -13,9 +13,9 @@ use crate::scripted::Script;
 const NAME_BYTES_MAX: usize = 128;
 
 /// A shelf of scripts.
-pub trait Scripts: Send + Sync + fmt::Debug {
+pub trait ScriptSource: Send + Sync + fmt::Debug {
     /// The script of this name, which is plain.
-    fn find(&self, name: &str, now: Timestamp) -> Result<Arc<Script>, Missing>;
+    fn find(&self, name: &str, now: Timestamp) -> Result<Arc<Script>, ScriptLookupError>;
 
     /// The names of all there are, sorted.
     fn names(&self) -> Vec<String>;
@@ -23,16 +23,16 @@ pub trait Scripts: Send + Sync + fmt::Debug {
 
 /// Why there is no script.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Missing {
+pub enum ScriptLookupError {
     /// There is none of this name.
-    Unknown,
+    NotFound,
     /// There is one, and it can't be played: this is why.
-    Broken(String),
+    Invalid(String),
 }
 
 /// Whether a name can be that of a script: letters, digits, `-`, `_` and `.`,
 /// and no `.` at its start.
-pub fn is_plain(name: &str) -> bool {
+pub fn is_valid_name(name: &str) -> bool {
     let plain = |letter: u8| letter.is_ascii_alphanumeric() || b"-_.".contains(&letter);
     let length = 1..=NAME_BYTES_MAX;
     length.contains(&name.len()) && !name.starts_with('.') && name.bytes().all(plain)

@@ -2,20 +2,20 @@
 //!
 //! Never: loses a field that it does not know, or the spelling of one.
 
-use longhaul_core::message::{Block, Thinking, ToolCall, Words};
+use longhaul_core::message::{Block, TextBlock, ThinkingBlock, ToolCall};
 use longhaul_core::raw::RawJson;
 
-use crate::arguments::{arguments, is_deep, written};
-use crate::fields::Fields;
-use crate::responses::wire::Piece;
+use crate::json_object::JsonObject;
+use crate::lenient_json::{arguments_text, is_too_deep, parse_arguments};
+use crate::responses::wire::FragmentKind;
 
 /// The words of a part for the reader, if it has any.
-pub(super) fn spoken(part: &str) -> Option<(Piece, String)> {
-    let mut fields = Fields::read(part)?;
+pub(super) fn visible_text(part: &str) -> Option<(FragmentKind, String)> {
+    let mut fields = JsonObject::parse(part)?;
     let kind = fields.take_text("type")?;
     let piece = match kind.as_str() {
-        "output_text" => Piece::Text,
-        "refusal" => Piece::Refusal,
+        "output_text" => FragmentKind::Text,
+        "refusal" => FragmentKind::Refusal,
         _ => return None,
     };
     Some((piece, fields.take_text(text_field(&kind))?))
@@ -30,13 +30,13 @@ fn text_field(kind: &str) -> &'static str {
 }
 
 /// The parts of a message; none: it has a shape of its own.
-pub(super) fn parts(content: &RawJson) -> Option<Vec<RawJson>> {
+pub(super) fn content_parts(content: &RawJson) -> Option<Vec<RawJson>> {
     if content.as_str() == "null" {
         return Some(Vec::new());
     }
     if let Ok(text) = serde_json::from_str::<String>(content.as_str()) {
         let part = serde_json::json!({"type": "output_text", "text": text, "annotations": []});
-        return Some(vec![RawJson::of(&part)]);
+        return Some(vec![RawJson::from_serialize(&part)]);
     }
     let parts: Vec<RawJson> = serde_json::from_str(content.as_str()).ok()?;
     let objects = parts.iter().all(|part| part.as_str().starts_with('{'));
@@ -44,52 +44,46 @@ pub(super) fn parts(content: &RawJson) -> Option<Vec<RawJson>> {
 }
 
 /// The blocks that an item is made of.
-pub(super) fn blocks(item: RawJson, shown: String) -> Vec<Block> {
-    let Some(mut fields) = Fields::read(item.as_str()) else {
+pub(super) fn item_blocks(item: RawJson, shown: String) -> Vec<Block> {
+    let Some(mut fields) = JsonObject::parse(item.as_str()) else {
         return vec![Block::Other(item)];
     };
     match fields.take_text("type").as_deref() {
-        Some("message") => message(fields).unwrap_or_else(|| vec![Block::Other(item)]),
-        Some("function_call") => vec![call(fields)],
-        Some("reasoning") => vec![thinking(item, &fields, shown)],
+        Some("message") => message_blocks(fields).unwrap_or_else(|| vec![Block::Other(item)]),
+        Some("function_call") => vec![call_block(fields)],
+        Some("reasoning") => vec![thinking_block(item, &fields, shown)],
         Some(_) | None => vec![Block::Other(item)],
     }
 }
 
 /// The words of a message. The first of them carry what else the message is, and
 /// each what else its part is.
-fn message(mut fields: Fields) -> Option<Vec<Block>> {
+fn message_blocks(mut fields: JsonObject) -> Option<Vec<Block>> {
     let content = fields.take("content").unwrap_or_else(RawJson::null);
-    let parts = parts(&content)?;
-    clear(&mut fields, &["type", "content"]);
-    let mut head = Some(fields.raw().unwrap_or_else(nothing));
+    let parts = content_parts(&content)?;
+    remove_fields(&mut fields, &["type", "content"]);
+    let mut head = Some(fields.to_raw().unwrap_or_else(empty_object));
     let mut blocks = Vec::new();
     for part in parts {
-        let mut extra = Fields::default();
+        let mut extra = JsonObject::default();
         if let Some(head) = head.take() {
             extra.set("message", head);
         }
-        let (text, part) = words(part);
+        let (text, part) = split_text(part);
         extra.set("part", part);
-        blocks.push(Block::Text(Words {
-            text: text.into(),
-            extra: extra.raw(),
-        }));
+        blocks.push(Block::Text(TextBlock { text: text.into(), extra: extra.to_raw() }));
     }
     if let Some(head) = head {
-        let mut extra = Fields::default();
+        let mut extra = JsonObject::default();
         extra.set("message", head);
-        blocks.push(Block::Text(Words {
-            text: "".into(),
-            extra: extra.raw(),
-        }));
+        blocks.push(Block::Text(TextBlock { text: "".into(), extra: extra.to_raw() }));
     }
     Some(blocks)
 }
 
 /// The words of a part, and the rest of it; of an unknown one it is all rest.
-fn words(part: RawJson) -> (String, RawJson) {
-    let Some(mut fields) = Fields::read(part.as_str()) else {
+fn split_text(part: RawJson) -> (String, RawJson) {
+    let Some(mut fields) = JsonObject::parse(part.as_str()) else {
         return (String::new(), part);
     };
     let kind = fields.get("type").map(RawJson::as_str).unwrap_or_default();
@@ -99,34 +93,34 @@ fn words(part: RawJson) -> (String, RawJson) {
         _ => return (String::new(), part),
     };
     let text = fields.take_text(field).unwrap_or_default();
-    clear(&mut fields, &[field]);
-    (text, fields.raw().unwrap_or_else(nothing))
+    remove_fields(&mut fields, &[field]);
+    (text, fields.to_raw().unwrap_or_else(empty_object))
 }
 
-fn nothing() -> RawJson {
-    RawJson::of(&serde_json::Map::new())
+fn empty_object() -> RawJson {
+    RawJson::from_serialize(&serde_json::Map::new())
 }
 
 /// A thought, with the whole item: it is only valid as it came.
-fn thinking(item: RawJson, fields: &Fields, shown: String) -> Block {
+fn thinking_block(item: RawJson, fields: &JsonObject, shown: String) -> Block {
     #[derive(serde::Deserialize)]
-    struct Shown {
+    struct SummaryText {
         text: String,
     }
     let list = |name: &str| {
-        let texts: Vec<Shown> = serde_json::from_str(fields.get(name)?.as_str()).ok()?;
+        let texts: Vec<SummaryText> = serde_json::from_str(fields.get(name)?.as_str()).ok()?;
         let texts: Vec<String> = texts.into_iter().map(|shown| shown.text).collect();
         Some(texts.join("\n\n")).filter(|text| !text.is_empty())
     };
     let text = list("summary").or_else(|| list("content"));
-    Block::Thinking(Thinking {
+    Block::Thinking(ThinkingBlock {
         text: text.unwrap_or(shown).into(),
         signature: None,
         extra: Some(item),
     })
 }
 
-fn call(mut fields: Fields) -> Block {
+fn call_block(mut fields: JsonObject) -> Block {
     let id = fields.take_text("call_id").unwrap_or_default();
     let name = fields.take_text("name").unwrap_or_default();
     let text = fields.take_text("arguments");
@@ -135,23 +129,20 @@ fn call(mut fields: Fields) -> Block {
         Some(_) => None,
         None => fields.take("arguments"),
     };
-    let input = arguments(object, text.as_deref().unwrap_or_default());
-    clear(&mut fields, &["type", "call_id", "name", "arguments"]);
+    let input = parse_arguments(object, text.as_deref().unwrap_or_default());
+    remove_fields(&mut fields, &["type", "call_id", "name", "arguments"]);
     // Blanks around the arguments are no part of them, but of what the model wrote.
-    let same = |text: &String| text.trim().is_empty() || is_deep(text) || written(&input) == **text;
+    let same = |text: &String| {
+        text.trim().is_empty() || is_too_deep(text) || arguments_text(&input) == **text
+    };
     if let Some(text) = text.filter(|text| !same(text)) {
-        fields.set("arguments", RawJson::of(&text));
+        fields.set("arguments", RawJson::from_serialize(&text));
     }
-    Block::ToolCall(ToolCall {
-        id,
-        name,
-        input,
-        extra: fields.raw(),
-    })
+    Block::ToolCall(ToolCall { id, name, input, extra: fields.to_raw() })
 }
 
 /// Takes out fields that are written from what is known, however often they came.
-fn clear(fields: &mut Fields, names: &[&str]) {
+fn remove_fields(fields: &mut JsonObject, names: &[&str]) {
     for name in names {
         while fields.take(name).is_some() {}
     }

@@ -5,15 +5,15 @@
 use longhaul_core::message::StopReason;
 use longhaul_core::raw::RawJson;
 
-use crate::counts::UsagePaths;
+use crate::token_counts::UsagePaths;
 
 /// The Responses API.
 #[derive(Debug)]
-pub(super) struct Responses {
+pub(super) struct ResponsesApi {
     /// What is asked for beside the reply, as a list.
     pub(super) include: Option<RawJson>,
     /// Whose items a reply over this wire is made of.
-    pub(super) dialect: String,
+    pub(super) api: String,
 }
 
 /// Where tokens are counted.
@@ -24,7 +24,7 @@ pub(super) const USAGE: UsagePaths = UsagePaths {
     cached: &["/input_tokens_details/cached_tokens"],
     cache_write: "/input_tokens_details/cache_write_tokens",
     reasoning: "/output_tokens_details/reasoning_tokens",
-    is_cache_input: true,
+    input_includes_cache: true,
 };
 
 /// The longest name of a tool that is sent.
@@ -35,17 +35,17 @@ pub(super) const WIRE: &str = "responses";
 
 /// What a piece of an item is a piece of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Piece {
+pub(super) enum FragmentKind {
     Text,
     Refusal,
     Arguments,
     Summary,
-    Thought,
+    Reasoning,
 }
 
-impl Piece {
+impl FragmentKind {
     /// The piece that an event brings, and whether it brings the whole of it.
-    pub(super) fn of(event: &str) -> Option<(Self, bool)> {
+    pub(super) fn from_event_type(event: &str) -> Option<(Self, bool)> {
         let (stem, end) = event.strip_prefix("response.")?.rsplit_once('.')?;
         let whole = match end {
             "delta" => false,
@@ -57,16 +57,16 @@ impl Piece {
             "refusal" => Self::Refusal,
             "function_call_arguments" => Self::Arguments,
             "reasoning_summary_text" => Self::Summary,
-            "reasoning_text" => Self::Thought,
+            "reasoning_text" => Self::Reasoning,
             _ => return None,
         };
         Some((piece, whole))
     }
 
     /// The field in which a piece comes whole.
-    pub(super) const fn whole(self) -> &'static str {
+    pub(super) const fn full_text(self) -> &'static str {
         match self {
-            Self::Text | Self::Summary | Self::Thought => "text",
+            Self::Text | Self::Summary | Self::Reasoning => "text",
             Self::Refusal => "refusal",
             Self::Arguments => "arguments",
         }
@@ -75,14 +75,14 @@ impl Piece {
 
 /// How a response ended, as the provider says it.
 #[derive(Debug, Default)]
-pub(super) struct Ending {
+pub(super) struct StopInfo {
     pub(super) status: String,
     pub(super) reason: Option<String>,
 }
 
-impl Ending {
+impl StopInfo {
     /// Why the model stopped.
-    pub(super) fn stop(self, refuses: bool, has_calls: bool) -> StopReason {
+    pub(super) fn stop_reason(self, refuses: bool, has_calls: bool) -> StopReason {
         match (self.status.as_str(), self.reason.as_deref()) {
             ("completed", _) if refuses => StopReason::Refusal,
             ("completed", _) if has_calls => StopReason::ToolUse,

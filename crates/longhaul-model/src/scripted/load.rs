@@ -18,18 +18,13 @@ impl Script {
         // One byte more than fits is enough to see that it does not.
         let most = SCRIPT_BYTES_MAX as u64 + 1;
         let read = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
-        let wrong = |message: String| ScriptError {
-            origin: origin.clone(),
-            spot: None,
-            message,
-        };
+        let wrong =
+            |message: String| ScriptError { origin: origin.clone(), position: None, message };
         read.map_err(|error| wrong(format!("the script can't be read: {error}")))?;
         let text = std::str::from_utf8(&bytes);
         // A cut in the middle of a letter is about the length, not about the letter.
         if bytes.len() > SCRIPT_BYTES_MAX {
-            return Err(wrong(format!(
-                "a script has at most {SCRIPT_BYTES_MAX} bytes"
-            )));
+            return Err(wrong(format!("a script has at most {SCRIPT_BYTES_MAX} bytes")));
         }
         let text = text.map_err(|_| wrong("the script is not text in UTF-8".to_owned()))?;
         Self::parse(&origin, text)

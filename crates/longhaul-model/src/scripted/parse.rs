@@ -12,16 +12,18 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_saphyr::{Location, Spanned, UserMessageFormatter};
 
-use crate::scripted::error::{ScriptError, Spot};
-use crate::scripted::place::Loop;
+use crate::scripted::error::{Position, ScriptError};
 use crate::scripted::render::{self, Renderer};
-use crate::scripted::script::{Call, Input, Line, Outage, Script};
+use crate::scripted::reply_index::Loop;
+use crate::scripted::script::{
+    Script, ScriptedCall, ScriptedFailure, ScriptedInput, ScriptedReply,
+};
 
 /// The longest script that is read.
 pub const SCRIPT_BYTES_MAX: usize = 1 << 20;
 
 /// Aliases may repeat so much of a script, which is plenty for people.
-const REPLAYED_MAX: usize = 10_000;
+const ALIAS_EVENTS_MAX: usize = 10_000;
 
 /// So deep may lists and maps stand in each other. Measured: without
 /// optimisation a hundred levels fill the 2 MiB stack of a thread.
@@ -30,9 +32,9 @@ const DEPTH_MAX: usize = 32;
 impl Script {
     /// Reads a script; `origin` is its file or another name for error messages.
     pub fn parse(origin: &str, text: &str) -> Result<Self, ScriptError> {
-        read(text).map_err(|fault| ScriptError {
+        parse_script(text).map_err(|fault| ScriptError {
             origin: origin.to_owned(),
-            spot: fault.spot,
+            position: fault.position,
             message: fault.message,
         })
     }
@@ -41,20 +43,20 @@ impl Script {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScriptText {
-    replies: Spanned<Vec<Spanned<LineText>>>,
+    replies: Spanned<Vec<Spanned<ReplyText>>>,
     #[serde(default, rename = "loop")]
-    round: Option<Spanned<LoopText>>,
+    repeat: Option<Spanned<LoopText>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct LineText {
+struct ReplyText {
     text: Option<Spanned<String>>,
     #[serde(default)]
     tools: Vec<CallText>,
     delay: Option<Spanned<String>>,
     usage: Option<UsageText>,
-    error: Option<OutageText>,
+    error: Option<FailureText>,
 }
 
 #[derive(Deserialize)]
@@ -77,13 +79,13 @@ struct UsageText {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OutageText {
+struct FailureText {
     status: Spanned<u16>,
-    #[serde(default = "once")]
+    #[serde(default = "default_times")]
     times: u32,
 }
 
-const fn once() -> u32 {
+const fn default_times() -> u32 {
     1
 }
 
@@ -96,66 +98,58 @@ struct LoopText {
 }
 
 /// What is wrong, before it is known in which file.
-struct Fault {
-    spot: Option<Spot>,
+struct ParseError {
+    position: Option<Position>,
     message: String,
 }
 
-impl Fault {
+impl ParseError {
     fn at(location: Location, message: impl Into<String>) -> Self {
-        let spot = (location != Location::UNKNOWN).then(|| Spot {
-            line: location.line(),
-            column: location.column(),
-        });
-        Self {
-            spot,
-            message: message.into(),
-        }
+        let spot = (location != Location::UNKNOWN)
+            .then(|| Position { line: location.line(), column: location.column() });
+        Self { position: spot, message: message.into() }
     }
 }
 
-fn read(text: &str) -> Result<Script, Fault> {
+fn parse_script(text: &str) -> Result<Script, ParseError> {
     if text.len() > SCRIPT_BYTES_MAX {
         let message = format!("a script has at most {SCRIPT_BYTES_MAX} bytes");
-        return Err(Fault::at(Location::UNKNOWN, message));
+        return Err(ParseError::at(Location::UNKNOWN, message));
     }
     let options = serde_saphyr::options! {
         strict_booleans: true,
         with_snippet: false,
         budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: REPLAYED_MAX },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: ALIAS_EVENTS_MAX },
     };
     let script: ScriptText =
-        serde_saphyr::from_str_with_options(text, options).map_err(|error| yaml_fault(&error))?;
+        serde_saphyr::from_str_with_options(text, options).map_err(|error| yaml_error(&error))?;
     if script.replies.value.is_empty() {
         let message = "a script needs at least one reply";
-        return Err(Fault::at(script.replies.referenced, message));
+        return Err(ParseError::at(script.replies.referenced, message));
     }
-    let round = script.round.as_ref();
+    let round = script.repeat.as_ref();
     let round = round.map(|round| checked_loop(round, script.replies.value.len()));
     let renderer = Renderer::new();
     let lines = script.replies.value.into_iter().enumerate();
-    let lines = lines.map(|(index, line)| checked_line(index, line, &renderer));
-    Ok(Script {
-        replies: lines.collect::<Result<_, _>>()?,
-        round: round.transpose()?,
-    })
+    let lines = lines.map(|(index, line)| checked_reply(index, line, &renderer));
+    Ok(Script { replies: lines.collect::<Result<_, _>>()?, repeat: round.transpose()? })
 }
 
-fn yaml_fault(error: &serde_saphyr::Error) -> Fault {
+fn yaml_error(error: &serde_saphyr::Error) -> ParseError {
     let location = error.location().unwrap_or(Location::UNKNOWN);
-    Fault::at(location, in_words(error.without_snippet(), location))
+    ParseError::at(location, describe(error.without_snippet(), location))
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the parser's enum, not ours: what has no better words here keeps its own"
 )]
-fn in_words(error: &serde_saphyr::Error, location: Location) -> String {
+fn describe(error: &serde_saphyr::Error, location: Location) -> String {
     match error {
-        serde_saphyr::Error::SerdeUnknownField {
-            field, expected, ..
-        } => suggest::unknown("key", field, expected),
+        serde_saphyr::Error::SerdeUnknownField { field, expected, .. } => {
+            suggest::unknown_message("key", field, expected)
+        }
         serde_saphyr::Error::SerdeMissingField { field, .. } => {
             format!("the key `{field}` is missing")
         }
@@ -163,8 +157,8 @@ fn in_words(error: &serde_saphyr::Error, location: Location) -> String {
         serde_saphyr::Error::InvalidScalar { .. } => {
             "a whole number is expected here, not negative and not too big".to_owned()
         }
-        serde_saphyr::Error::AliasError { error, .. } => in_words(error, location),
-        other => plain(
+        serde_saphyr::Error::AliasError { error, .. } => describe(error, location),
+        other => without_location(
             &other.render_with_formatter(&UserMessageFormatter),
             other.location().unwrap_or(location),
         ),
@@ -172,23 +166,21 @@ fn in_words(error: &serde_saphyr::Error, location: Location) -> String {
 }
 
 /// The parser's words without its own note of the place, which stands before them.
-fn plain(said: &str, location: Location) -> String {
+fn without_location(said: &str, location: Location) -> String {
     let note = format!(" at line {}, column {}", location.line(), location.column());
     said.replace(&note, "")
 }
 
-fn checked_loop(round: &Spanned<LoopText>, replies: usize) -> Result<Loop, Fault> {
+fn checked_loop(round: &Spanned<LoopText>, replies: usize) -> Result<Loop, ParseError> {
     let &LoopText { from, to, times } = &round.value;
-    let fault = |message: String| Err(Fault::at(round.referenced, message));
+    let fault = |message: String| Err(ParseError::at(round.referenced, message));
     if from >= to {
         return fault(format!(
             "loop: `from: {from}` must be less than `to: {to}`, which is the first reply after it"
         ));
     }
     if to > replies {
-        return fault(format!(
-            "loop: `to: {to}` is past the end of {replies} replies"
-        ));
+        return fault(format!("loop: `to: {to}` is past the end of {replies} replies"));
     }
     if times == 0 {
         return fault("loop: `times: 0` would never play its replies, write at least 1".into());
@@ -196,17 +188,21 @@ fn checked_loop(round: &Spanned<LoopText>, replies: usize) -> Result<Loop, Fault
     Ok(Loop { from, to, times })
 }
 
-fn checked_line(index: usize, line: Spanned<LineText>, renderer: &Renderer) -> Result<Line, Fault> {
+fn checked_reply(
+    index: usize,
+    line: Spanned<ReplyText>,
+    renderer: &Renderer,
+) -> Result<ScriptedReply, ParseError> {
     let place = line.referenced;
     let line = line.value;
     if line.text.is_none() && line.tools.is_empty() {
         let message = format!(
             "replies[{index}] says nothing: give it `text` or `tools` (an `error` only comes first)"
         );
-        return Err(Fault::at(place, message));
+        return Err(ParseError::at(place, message));
     }
-    let check = |source: &str, at: Location| match renderer.fault(source) {
-        Some(fault) => Err(Fault::at(at, format!("replies[{index}]: {fault}"))),
+    let check = |source: &str, at: Location| match renderer.check(source) {
+        Some(fault) => Err(ParseError::at(at, format!("replies[{index}]: {fault}"))),
         None => Ok(()),
     };
     if let Some(text) = &line.text {
@@ -219,44 +215,39 @@ fn checked_line(index: usize, line: Spanned<LineText>, renderer: &Renderer) -> R
         }
         checked_call(call)
     });
-    Ok(Line {
-        tools: tools.collect::<Result<_, _>>()?,
+    Ok(ScriptedReply {
+        calls: tools.collect::<Result<_, _>>()?,
         text: line.text.map(|text| text.value),
-        delay: line.delay.map_or(Ok(Millis::ZERO), |delay| span(&delay))?,
-        usage: line.usage.map(usage),
-        outage: line.error.map(outage).transpose()?,
+        delay: line.delay.map_or(Ok(Millis::ZERO), |delay| parse_delay(&delay))?,
+        usage: line.usage.map(parse_usage),
+        failure: line.error.map(parse_failure).transpose()?,
     })
 }
 
-fn checked_call(call: CallText) -> Result<Call, Fault> {
+fn checked_call(call: CallText) -> Result<ScriptedCall, ParseError> {
     if call.name.value.trim().is_empty() {
-        return Err(Fault::at(call.name.referenced, "a tool needs a name"));
+        return Err(ParseError::at(call.name.referenced, "a tool needs a name"));
     }
-    let input = call
-        .input
-        .map_or_else(|| Value::Object(Default::default()), |input| input.value);
+    let input = call.input.map_or_else(|| Value::Object(Default::default()), |input| input.value);
     let input = if render::templates(&input).is_empty() {
-        Input::Plain(RawJson::of(&input))
+        ScriptedInput::Literal(RawJson::from_serialize(&input))
     } else {
-        Input::Templated(input)
+        ScriptedInput::Templated(input)
     };
-    Ok(Call {
-        name: call.name.value,
-        input,
-    })
+    Ok(ScriptedCall { name: call.name.value, input })
 }
 
-fn span(delay: &Spanned<String>) -> Result<Millis, Fault> {
+fn parse_delay(delay: &Spanned<String>) -> Result<Millis, ParseError> {
     let text = delay.value.as_str();
     let parsed = text.parse::<SignedDuration>().ok();
     let span = parsed.and_then(|span| std::time::Duration::try_from(span).ok());
     span.map(Millis::from).ok_or_else(|| {
         let message = format!("delay: `{text}` is no span of time, write one such as 50ms or 2s");
-        Fault::at(delay.referenced, message)
+        ParseError::at(delay.referenced, message)
     })
 }
 
-const fn usage(text: UsageText) -> Usage {
+const fn parse_usage(text: UsageText) -> Usage {
     Usage {
         input_tokens: text.input_tokens,
         output_tokens: text.output_tokens,
@@ -267,10 +258,10 @@ const fn usage(text: UsageText) -> Usage {
     }
 }
 
-fn outage(text: OutageText) -> Result<Outage, Fault> {
+fn parse_failure(text: FailureText) -> Result<ScriptedFailure, ParseError> {
     let status = text.status.value;
-    Outage::of(status, text.times).ok_or_else(|| {
+    ScriptedFailure::from_status(status, text.times).ok_or_else(|| {
         let message = format!("error: status {status} is no failure, write one from 400 to 599");
-        Fault::at(text.status.referenced, message)
+        ParseError::at(text.status.referenced, message)
     })
 }

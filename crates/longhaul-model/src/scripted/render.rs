@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use longhaul_core::message::{Message, Part};
-use longhaul_core::port::model::Ask;
+use longhaul_core::port::model::ModelRequest;
 use longhaul_core::template::{TemplateLimits, check, render};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, ValueKind};
@@ -16,14 +16,11 @@ use serde_json::Value;
 
 /// Bounds of one template: more steps than a page of text needs, less than a person
 /// notices, and calls within each other well within a thread's stack.
-const LIMITS: TemplateLimits = TemplateLimits {
-    fuel: 50_000,
-    budget: 16 * 1024 * 1024,
-    recursion: 50,
-};
+const LIMITS: TemplateLimits =
+    TemplateLimits { fuel: 50_000, budget: 16 * 1024 * 1024, recursion: 50 };
 
 /// So many characters of a template stand in a message about it.
-const SHOWN_MAX: usize = 80;
+const EXCERPT_CHARS_MAX: usize = 80;
 
 /// The names that a template may speak of.
 const NAMES: &[&str] = &["input", "last_result"];
@@ -43,11 +40,11 @@ impl Renderer {
     }
 
     /// What is wrong with this text as a template, before anybody plays it.
-    pub(crate) fn fault(&self, source: &str) -> Option<String> {
+    pub(crate) fn check(&self, source: &str) -> Option<String> {
         let checked = check(source, self.0.syntax());
         let template = match checked.and_then(|()| self.0.template_from_str(source)) {
             Ok(template) => template,
-            Err(error) => return Some(format!("broken template: {}", said(&error))),
+            Err(error) => return Some(format!("broken template: {}", error_text(&error))),
         };
         let known = |name: &String| {
             NAMES.contains(&name.as_str()) || self.0.globals().any(|(global, _)| global == name)
@@ -63,7 +60,11 @@ impl Renderer {
     }
 
     /// The text with its templates filled, or why that can't be done.
-    pub(crate) fn text(&self, source: &str, values: &Values<'_>) -> Result<String, String> {
+    pub(crate) fn render_text(
+        &self,
+        source: &str,
+        values: &TemplateValues<'_>,
+    ) -> Result<String, String> {
         if !is_template(source) {
             return Ok(source.to_owned());
         }
@@ -72,23 +73,28 @@ impl Renderer {
             Ok(text) => Ok(text),
             Err(error) => {
                 let missing = values.missing(source);
-                Err(format!("{} in `{}`{missing}", said(&error), start(source)))
+                Err(format!("{} in `{}`{missing}", error_text(&error), excerpt(source)))
             }
         }
     }
 
     /// The value with the templates in its strings filled. A key is never one.
-    pub(crate) fn value(&self, source: &Value, values: &Values<'_>) -> Result<Value, String> {
+    pub(crate) fn render_value(
+        &self,
+        source: &Value,
+        values: &TemplateValues<'_>,
+    ) -> Result<Value, String> {
         Ok(match source {
             Value::Null | Value::Bool(_) | Value::Number(_) => source.clone(),
-            Value::String(text) => Value::String(self.text(text, values)?),
+            Value::String(text) => Value::String(self.render_text(text, values)?),
             Value::Array(items) => {
-                let items = items.iter().map(|item| self.value(item, values));
+                let items = items.iter().map(|item| self.render_value(item, values));
                 Value::Array(items.collect::<Result<_, _>>()?)
             }
             Value::Object(fields) => {
-                let fill =
-                    |(key, field): (&String, &Value)| Ok((key.clone(), self.value(field, values)?));
+                let fill = |(key, field): (&String, &Value)| {
+                    Ok((key.clone(), self.render_value(field, values)?))
+                };
                 Value::Object(fields.iter().map(fill).collect::<Result<_, String>>()?)
             }
         })
@@ -104,10 +110,9 @@ pub(crate) fn is_template(text: &str) -> bool {
 pub(crate) fn templates(value: &Value) -> Vec<&str> {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
-        Value::String(text) => Some(text.as_str())
-            .filter(|text| is_template(text))
-            .into_iter()
-            .collect(),
+        Value::String(text) => {
+            Some(text.as_str()).filter(|text| is_template(text)).into_iter().collect()
+        }
         Value::Array(items) => items.iter().flat_map(templates).collect(),
         Value::Object(fields) => fields.values().flat_map(templates).collect(),
     }
@@ -116,24 +121,24 @@ pub(crate) fn templates(value: &Value) -> Vec<&str> {
 /// What a template is filled with, taken from one conversation when a template names it:
 /// finding the input takes as long as the conversation is.
 #[derive(Debug)]
-pub(crate) struct Values<'a>(pub(crate) &'a Ask);
+pub(crate) struct TemplateValues<'a>(pub(crate) &'a ModelRequest);
 
-impl Values<'_> {
+impl TemplateValues<'_> {
     fn input(&self) -> Option<Value> {
         let messages = &self.0.messages;
         let said = |message: &Arc<Message>| match &**message {
-            Message::User(parts) => Some(words(parts)),
+            Message::User(parts) => Some(joined_text(parts)),
             Message::Assistant(_) | Message::Results(_) => None,
         };
-        let first = messages[own_beginning(self.0)..].iter().find_map(said);
+        let first = messages[run_start(self.0)..].iter().find_map(said);
         let first = first.or_else(|| messages.iter().find_map(said));
-        first.map(value_of)
+        first.map(parse_value)
     }
 
     fn last_result(&self) -> Option<String> {
         let newest = self.0.messages.iter().rev();
         let mut newest = newest.filter_map(|message| match &**message {
-            Message::Results(results) => results.last().map(|result| words(&result.content)),
+            Message::Results(results) => results.last().map(|result| joined_text(&result.content)),
             Message::User(_) | Message::Assistant(_) => None,
         });
         newest.next()
@@ -167,7 +172,7 @@ impl Values<'_> {
 
 /// Where the run's own talk begins, after what was said before it: every turn that it
 /// has made is one thing the model said. The whole of it where something is missing.
-fn own_beginning(ask: &Ask) -> usize {
+fn run_start(ask: &ModelRequest) -> usize {
     let replies = ask.messages.iter().enumerate();
     let replies = replies.filter(|(_, message)| matches!(&***message, Message::Assistant(_)));
     let made = usize::try_from(ask.turn.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -177,7 +182,7 @@ fn own_beginning(ask: &Ask) -> usize {
 
 /// A text that is JSON counts as its value, but a number that JSON would spell
 /// otherwise (`1.50`, `1e3`) stays the text that was typed.
-fn value_of(text: String) -> Value {
+fn parse_value(text: String) -> Value {
     let typed = |value: &Value| {
         let spelled = value.to_string();
         !value.is_number() || spelled == text.trim()
@@ -186,7 +191,7 @@ fn value_of(text: String) -> Value {
     value.unwrap_or(Value::String(text))
 }
 
-fn words(parts: &[Part]) -> String {
+fn joined_text(parts: &[Part]) -> String {
     let texts = parts.iter().filter_map(Part::text);
     texts.collect()
 }
@@ -205,11 +210,11 @@ fn as_text(value: &minijinja::Value) -> Result<String, Error> {
 }
 
 /// Enough of a template to find it by.
-fn start(source: &str) -> String {
-    source.chars().take(SHOWN_MAX).collect()
+fn excerpt(source: &str) -> String {
+    source.chars().take(EXCERPT_CHARS_MAX).collect()
 }
 
-fn said(error: &Error) -> String {
+fn error_text(error: &Error) -> String {
     match error.detail() {
         Some(detail) => format!("{}: {detail}", error.kind()),
         None => error.kind().to_string(),

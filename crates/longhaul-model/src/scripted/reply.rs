@@ -6,22 +6,22 @@ use std::sync::Arc;
 
 use longhaul_core::failure::Failure;
 use longhaul_core::message::{Block, Message, Reply, StopReason, ToolCall};
-use longhaul_core::port::model::{Ask, Quote};
+use longhaul_core::port::model::{CostEstimate, ModelRequest};
 use longhaul_core::raw::RawJson;
-use longhaul_core::usage::{Price, Tariff, Usage};
+use longhaul_core::usage::{ModelPricing, Price, Usage};
 
-use crate::scripted::render::{Renderer, Values};
-use crate::scripted::script::{Call, Input, Line, Outage};
+use crate::scripted::render::{Renderer, TemplateValues};
+use crate::scripted::script::{ScriptedCall, ScriptedFailure, ScriptedInput, ScriptedReply};
 
 /// Whose blocks a scripted reply is made of.
-pub(crate) const DIALECT: &str = "scripted";
+pub(crate) const API: &str = "scripted";
 
 /// In so many pieces, at most, is a text spoken.
-const PIECES_MAX: usize = 4;
+const CHUNKS_MAX: usize = 4;
 
 /// What a scripted model charges where nobody says otherwise: nothing, and that is
 /// known. A script reads nothing, so nothing is too long for it.
-pub(crate) const FREE: Tariff = Tariff {
+pub(crate) const FREE_PRICING: ModelPricing = ModelPricing {
     price: Some(Price::FREE),
     max_output_tokens: 8_192,
     window_tokens: 1 << 40,
@@ -30,12 +30,8 @@ pub(crate) const FREE: Tariff = Tariff {
 };
 
 /// The failure that this try meets, if it meets one.
-pub(crate) fn failure(outage: Outage, attempt: u32) -> Option<Failure> {
-    let Outage {
-        status,
-        class,
-        times,
-    } = outage;
+pub(crate) fn scripted_failure(outage: ScriptedFailure, attempt: u32) -> Option<Failure> {
+    let ScriptedFailure { status, class, times } = outage;
     (attempt <= times).then(|| Failure {
         status: Some(status),
         ..Failure::new(
@@ -46,42 +42,44 @@ pub(crate) fn failure(outage: Outage, attempt: u32) -> Option<Failure> {
 }
 
 /// The reply of a line in this turn, or which template can't be filled.
-pub(crate) fn reply(line: &Line, ask: &Ask, renderer: &Renderer) -> Result<Reply, String> {
-    let values = Values(ask);
-    let text = line
-        .text
-        .as_deref()
-        .map(|text| renderer.text(text, &values));
+pub(crate) fn render_reply(
+    line: &ScriptedReply,
+    ask: &ModelRequest,
+    renderer: &Renderer,
+) -> Result<Reply, String> {
+    let values = TemplateValues(ask);
+    let text = line.text.as_deref().map(|text| renderer.render_text(text, &values));
     let text = text.transpose()?.filter(|text| !text.is_empty());
     let words = text.map(Block::text);
-    let calls = line.tools.iter().zip(1_u32..).map(|(call, index)| {
+    let calls = line.calls.iter().zip(1_u32..).map(|(call, index)| {
         Ok(Block::ToolCall(ToolCall {
             id: format!("call_{}_{index}", ask.turn),
             name: call.name.clone(),
-            input: input(call, &values, renderer)?,
+            input: render_input(call, &values, renderer)?,
             extra: None,
         }))
     });
     let blocks = words.into_iter().map(Ok).chain(calls);
-    Ok(Reply {
-        dialect: DIALECT.to_owned(),
-        blocks: blocks.collect::<Result<_, String>>()?,
-    })
+    Ok(Reply { api: API.to_owned(), blocks: blocks.collect::<Result<_, String>>()? })
 }
 
-fn input(call: &Call, values: &Values<'_>, renderer: &Renderer) -> Result<RawJson, String> {
+fn render_input(
+    call: &ScriptedCall,
+    values: &TemplateValues<'_>,
+    renderer: &Renderer,
+) -> Result<RawJson, String> {
     match &call.input {
-        Input::Plain(raw) => Ok(raw.clone()),
-        Input::Templated(value) => {
-            let filled = renderer.value(value, values);
+        ScriptedInput::Literal(raw) => Ok(raw.clone()),
+        ScriptedInput::Templated(value) => {
+            let filled = renderer.render_value(value, values);
             let filled = filled.map_err(|fault| format!("input of {}: {fault}", call.name))?;
-            Ok(RawJson::of(&filled))
+            Ok(RawJson::from_serialize(&filled))
         }
     }
 }
 
 /// Why a model that says this stops.
-pub(crate) fn stop(reply: &Reply) -> StopReason {
+pub(crate) fn stop_reason(reply: &Reply) -> StopReason {
     match reply.calls().next() {
         Some(_) => StopReason::ToolUse,
         None => StopReason::EndTurn,
@@ -90,16 +88,16 @@ pub(crate) fn stop(reply: &Reply) -> StopReason {
 
 /// A guess from the lengths, by the measure of the hold, so that what went in
 /// never passes what was held for it.
-pub(crate) fn guess(ask: &Ask, reply: &Arc<Reply>) -> Usage {
-    let tariff = Quote::new(FREE, ask).tariff;
-    let said = Message::Assistant(Arc::clone(reply)).bytes();
+pub(crate) fn estimate_usage(ask: &ModelRequest, reply: &Arc<Reply>) -> Usage {
+    let tariff = CostEstimate::new(FREE_PRICING, ask).pricing;
+    let said = Message::Assistant(Arc::clone(reply)).estimated_bytes();
     tariff.estimate(ask.bytes(), said)
 }
 
 /// The text in a few pieces that join to it again, cut after a space.
-pub(crate) fn pieces(text: &str) -> Vec<&str> {
+pub(crate) fn text_chunks(text: &str) -> Vec<&str> {
     let words: Vec<&str> = text.split_inclusive(char::is_whitespace).collect();
-    let each = words.len().div_ceil(PIECES_MAX).max(1);
+    let each = words.len().div_ceil(CHUNKS_MAX).max(1);
     let mut rest = text;
     let mut pieces = Vec::new();
     for group in words.chunks(each) {

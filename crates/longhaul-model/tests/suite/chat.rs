@@ -2,8 +2,8 @@
 //! fails, and where servers differ.
 
 mod failures;
-pub(crate) mod kit;
-mod odd;
+pub(crate) mod harness;
+mod nonstandard_streams;
 mod quirks;
 mod requests;
 mod streams;

@@ -1,10 +1,10 @@
 //! The mock model: what adapters and SDKs would see of it.
 
-mod counting;
+mod errors;
+mod event_order;
 mod faults;
-mod kit;
-mod laws;
-mod order;
-mod refusals;
+mod harness;
+mod properties;
 mod replies;
 mod spec;
+mod turn_counting;

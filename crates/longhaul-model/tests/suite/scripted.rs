@@ -1,7 +1,7 @@
 //! The scripted model: what it plays, what it refuses, and what never moves it.
 
-mod kit;
-mod laws;
-mod mistakes;
-mod play;
-mod shape;
+mod harness;
+mod parse_errors;
+mod playback;
+mod properties;
+mod reply_order;

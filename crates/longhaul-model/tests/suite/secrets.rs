@@ -9,18 +9,21 @@ use longhaul_core::time::Clock as _;
 use longhaul_model::chat::Quirks;
 use longhaul_model::http::Http;
 use longhaul_model::key::ApiKey;
-use longhaul_model::roll::{Asker, Manner};
+use longhaul_model::model_list::{ListApi, ListRequest};
 use longhaul_model::settings::Settings;
 use longhaul_model::{anthropic, chat, responses};
 
-use super::kit::{Act, END, Heard, Noon, STREAM, Server, chunk, plain, streamed};
-use super::words::{ask, hello, limits};
+use super::fixtures::{ask, hello, limits};
+use super::harness::{
+    FixedClock, LAST_CHUNK, STREAM_HEAD, Server, ServerAction, TextSink, chunk, full_response,
+    stream_response,
+};
 
 /// A key with letters that others spell otherwise.
 const KEY: &str = "sk-very/secret+0123456789==";
 
 /// It in an address, and in base64, alone and behind `user:`.
-const SPELLED: &[&str] = &[
+const ENCODED_KEYS: &[&str] = &[
     KEY,
     r"sk-very\/secret+0123456789==",
     "sk-very%2Fsecret%2B0123456789%3D%3D",
@@ -37,7 +40,7 @@ const HEADERS: &[(&str, &str)] = &[
 ];
 
 /// What nobody may read anywhere.
-const NOWHERE: &[&str] = &[
+const FORBIDDEN: &[&str] = &[
     "sk-very",
     "very/secret",
     "0123456789",
@@ -56,56 +59,54 @@ fn settings() -> Settings {
 }
 
 fn model(server: &Server) -> Arc<dyn Model> {
-    let http = Http::new(&server.base(), limits()).unwrap();
-    anthropic::model(http, settings(), Arc::new(Noon)).unwrap()
+    let http = Http::new(&server.base_url(), limits()).unwrap();
+    anthropic::model(http, settings(), Arc::new(FixedClock)).unwrap()
 }
 
 /// A model on each wire.
 fn models(server: &Server) -> [Arc<dyn Model>; 3] {
-    let http = Http::new(&server.base(), limits()).unwrap();
+    let http = Http::new(&server.base_url(), limits()).unwrap();
     let (two, three) = (http.clone(), http.clone());
     [
-        anthropic::model(http, settings(), Arc::new(Noon)).unwrap(),
-        chat::model(two, settings(), Quirks::default(), Arc::new(Noon)).unwrap(),
-        responses::model(three, settings(), Arc::new(Noon)).unwrap(),
+        anthropic::model(http, settings(), Arc::new(FixedClock)).unwrap(),
+        chat::model(two, settings(), Quirks::default(), Arc::new(FixedClock)).unwrap(),
+        responses::model(three, settings(), Arc::new(FixedClock)).unwrap(),
     ]
 }
 
 /// That none of it is in this.
-fn clean(text: &str) {
-    for secret in NOWHERE {
+fn assert_clean(text: &str) {
+    for secret in FORBIDDEN {
         assert!(!text.contains(secret), "{secret} in {text}");
     }
 }
 
 #[tokio::test]
-async fn whoever_prints_it_sees_no_secret() {
+async fn debug_output_hides_secrets() {
     let server = Server::new(vec![]).await;
-    clean(&format!("{:?} {:?}", settings(), models(&server)));
+    assert_clean(&format!("{:?} {:?}", settings(), models(&server)));
     let key = ApiKey::new(KEY);
-    let asker = Asker {
+    let asker = ListRequest {
         provider: "somebody",
-        manner: Manner::OpenAi,
+        api: ListApi::OpenAi,
         key: Some(&key),
         headers: &settings().headers,
-        now: Noon.now(),
+        now: FixedClock.now(),
     };
-    clean(&format!("{asker:?}"));
+    assert_clean(&format!("{asker:?}"));
 }
 
 #[tokio::test]
-async fn a_secret_is_hidden_however_it_is_spelled() {
+async fn a_secret_is_redacted_in_every_encoding() {
     let by_hand = ["by-hand-98765", "Bearer another-43210", "another-43210"];
-    let texts: Vec<&str> = SPELLED.iter().copied().chain(by_hand).collect();
-    let plans = texts
-        .iter()
-        .map(|text| plain(401, &[], &format!("bad <{text}>, blue")));
+    let texts: Vec<&str> = ENCODED_KEYS.iter().copied().chain(by_hand).collect();
+    let plans = texts.iter().map(|text| full_response(401, &[], &format!("bad <{text}>, blue")));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     for text in texts {
-        let failure = model.reply(&ask(&hello()), &Heard::default()).await;
+        let failure = model.generate(&ask(&hello()), &TextSink::default()).await;
         let failure = failure.unwrap_err();
-        clean(&format!("{failure:?}"));
+        assert_clean(&format!("{failure:?}"));
         let words = &failure.message;
         assert!(words.starts_with("somebody answered 401: bad <"), "{words}");
         assert!(words.ends_with(">, blue"), "{text}: {words}");
@@ -113,10 +114,10 @@ async fn a_secret_is_hidden_however_it_is_spelled() {
 }
 
 #[tokio::test]
-async fn half_a_secret_is_one_too() {
+async fn a_partial_secret_is_redacted() {
     let json = [("content-type", "application/json")];
     let mut plans = Vec::new();
-    for text in SPELLED {
+    for text in ENCODED_KEYS {
         let half = &text[..text.len() - 3];
         // As much as is quoted of what is no reply, and as much as is read of a no.
         for (status, read) in [(200, 4 * 1024), (500, 64 * 1024)] {
@@ -124,32 +125,29 @@ async fn half_a_secret_is_one_too() {
             let blanks = read - "bad ".len() - half.len();
             let (wide, more) = ("\u{3000}".repeat(blanks / 3), " ".repeat(blanks % 3));
             let body = format!("{wide}{more}bad {text} and more");
-            plans.push(plain(status, &json, &body));
+            plans.push(full_response(status, &json, &body));
         }
         // And as much as came.
         let head = "HTTP/1.1 500 No\r\ncontent-length: 999\r\n\r\nbad ";
-        let torn = Act::Send(format!("{head}{half}").into_bytes());
-        plans.push(vec![torn, Act::Close]);
+        let torn = ServerAction::Send(format!("{head}{half}").into_bytes());
+        plans.push(vec![torn, ServerAction::Close]);
     }
     let asked = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);
     for _ in 0..asked {
-        let failure = model.reply(&ask(&hello()), &Heard::default()).await;
+        let failure = model.generate(&ask(&hello()), &TextSink::default()).await;
         let failure = failure.unwrap_err();
-        clean(&format!("{failure:?}"));
+        assert_clean(&format!("{failure:?}"));
         let words = &failure.message;
         // Behind `user:`, the first letters are of no secret.
         let words = words.trim_end_matches("dXNlcjp");
-        assert!(
-            words.ends_with(" bad") || words.ends_with(" bad "),
-            "{words}"
-        );
+        assert!(words.ends_with(" bad") || words.ends_with(" bad "), "{words}");
     }
 }
 
 /// Answers that say no in all the ways there are, with this in every corner.
-fn noes(secret: &str) -> Vec<Vec<Act>> {
+fn error_responses(secret: &str) -> Vec<Vec<ServerAction>> {
     let text = secret.replace('\\', r"\\");
     let error = format!(
         r#"{{"type":"error","error":{{"type":"{text}","code":"{text}","param":"{text}","message":"bad {text}","metadata":{{"raw":"{text}"}}}},"request_id":"{text}"}}"#
@@ -164,29 +162,25 @@ fn noes(secret: &str) -> Vec<Vec<Act>> {
         ("retry-after", &id),
         ("location", &there),
     ];
-    let head = STREAM.replace("req_7", &id);
+    let head = STREAM_HEAD.replace("req_7", &id);
     let midway = |events: &str| {
-        let body = [head.as_bytes(), &chunk(events.as_bytes()), END.as_bytes()].concat();
-        vec![Act::Send(body)]
+        let body = [head.as_bytes(), &chunk(events.as_bytes()), LAST_CHUNK.as_bytes()].concat();
+        vec![ServerAction::Send(body)]
     };
     let page = format!("<html><title>{secret}</title>");
     vec![
-        plain(401, &json, &error),
-        plain(429, &json, &error.replace("\"error\":", "\"else\":")),
-        plain(200, &json, &error),
-        plain(302, &json, &error),
-        plain(502, &json[1..], &page),
-        plain(200, &json[1..2], &page),
-        plain(200, &json, &format!(r#"{{"{text}":"{text}"}}"#)),
-        plain(500, &json, secret),
+        full_response(401, &json, &error),
+        full_response(429, &json, &error.replace("\"error\":", "\"else\":")),
+        full_response(200, &json, &error),
+        full_response(302, &json, &error),
+        full_response(502, &json[1..], &page),
+        full_response(200, &json[1..2], &page),
+        full_response(200, &json, &format!(r#"{{"{text}":"{text}"}}"#)),
+        full_response(500, &json, secret),
         midway(&format!("event: error\ndata: {error}\n\n")),
-        midway(&format!(
-            "data: {{\"type\":\"{text}\",\"error\":\"{text}\"}}\n\n"
-        )),
+        midway(&format!("data: {{\"type\":\"{text}\",\"error\":\"{text}\"}}\n\n")),
         midway(&format!("event: {secret}\ndata: {secret}\n\n")),
-        midway(&format!(
-            "data: {{\"type\":\"message_start\",\"message\":\"{text}\"}}\n\n"
-        )),
+        midway(&format!("data: {{\"type\":\"message_start\",\"message\":\"{text}\"}}\n\n")),
         midway(&format!("data: {{\"choices\":\"{text}\"}}\n\n")),
         midway(&format!(
             "data: {{\"type\":\"response.failed\",\"response\":{{\"error\":{{\"code\":\"{text}\",\"message\":\"{text}\"}}}}}}\n\n"
@@ -196,29 +190,24 @@ fn noes(secret: &str) -> Vec<Vec<Act>> {
 
 #[tokio::test]
 async fn no_failure_holds_a_secret() {
-    for secret in SPELLED
-        .iter()
-        .chain(&["by-hand-98765", "Bearer another-43210"])
-    {
-        let plans: Vec<_> = noes(secret)
-            .into_iter()
-            .flat_map(|no| vec![no; 3])
-            .collect();
+    for secret in ENCODED_KEYS.iter().chain(&["by-hand-98765", "Bearer another-43210"]) {
+        let plans: Vec<_> =
+            error_responses(secret).into_iter().flat_map(|no| vec![no; 3]).collect();
         let rounds = plans.len() / 3;
         let server = Server::new(plans).await;
         let models = models(&server);
         for _ in 0..rounds {
             for model in &models {
-                let failure = model.reply(&ask(&hello()), &Heard::default()).await;
-                clean(&format!("{:?}", failure.unwrap_err()));
+                let failure = model.generate(&ask(&hello()), &TextSink::default()).await;
+                assert_clean(&format!("{:?}", failure.unwrap_err()));
             }
         }
     }
 }
 
 #[tokio::test]
-async fn no_answer_holds_a_secret_but_for_what_the_model_says() {
-    for secret in SPELLED {
+async fn only_the_models_text_may_contain_a_secret() {
+    for secret in ENCODED_KEYS {
         let text = secret.replace('\\', r"\\");
         let messages = format!(
             r#"{{"type":"message","model":"{text}","content":[{{"type":"text","text":"hi {text}"}}],"stop_reason":"{text}","usage":{{"input_tokens":1,"output_tokens":1}}}}"#
@@ -230,30 +219,30 @@ async fn no_answer_holds_a_secret_but_for_what_the_model_says() {
             r#"{{"object":"response","model":"{text}","status":"incomplete","incomplete_details":{{"reason":"{text}"}},"output":[{{"type":"message","role":"assistant","content":[{{"type":"output_text","text":"hi {text}","annotations":[]}}]}}]}}"#
         );
         let json = [("content-type", "application/json")];
-        let plans = [messages, completion, response].map(|body| plain(200, &json, &body));
+        let plans = [messages, completion, response].map(|body| full_response(200, &json, &body));
         let server = Server::new(plans.into()).await;
         for model in &models(&server) {
-            let heard = Heard::default();
-            let answered = model.reply(&ask(&hello()), &heard).await.unwrap();
+            let heard = TextSink::default();
+            let answered = model.generate(&ask(&hello()), &heard).await.unwrap();
             assert_eq!(heard.text(), format!("hi {secret}"));
-            clean(&answered.model);
+            assert_clean(&answered.model);
             assert!(answered.model.contains("[key]"), "{}", answered.model);
             let StopReason::Other(why) = &answered.stop else {
                 panic!("{:?}", answered.stop);
             };
-            clean(why);
+            assert_clean(why);
         }
     }
 }
 
 #[tokio::test]
-async fn a_stream_that_names_the_key_as_its_model() {
+async fn a_model_name_that_is_the_key_is_redacted() {
     let stream = format!(
         "data: {{\"model\":\"{KEY}\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"hi\"}},\"finish_reason\":\"{KEY}\"}}]}}\n\ndata: [DONE]\n\n"
     );
-    let server = Server::new(vec![streamed(stream.as_bytes())]).await;
+    let server = Server::new(vec![stream_response(stream.as_bytes())]).await;
     let model = &models(&server)[1];
-    let answered = model.reply(&ask(&hello()), &Heard::default()).await;
+    let answered = model.generate(&ask(&hello()), &TextSink::default()).await;
     let answered = answered.unwrap();
     assert_eq!(answered.model, "[key]");
     assert_eq!(answered.stop, StopReason::Other("[key]".to_owned()));

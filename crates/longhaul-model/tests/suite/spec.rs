@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 /// Somebody who knows one schema of a description.
 #[derive(Debug)]
-pub(crate) struct Judge(Option<Validator>);
+pub(crate) struct SpecValidator(Option<Validator>);
 
-impl Judge {
+impl SpecValidator {
     /// The judge by this schema of this description.
     #[expect(clippy::print_stdout, reason = "a test that does less must say so")]
     pub(crate) fn new(file: &str, schema: &str) -> Self {
@@ -45,7 +45,7 @@ impl Judge {
     }
 
     /// Whether it finds nothing wrong; none: there is no description.
-    pub(crate) fn passes(&self, value: &Value) -> Option<bool> {
+    pub(crate) fn is_valid(&self, value: &Value) -> Option<bool> {
         self.0.as_ref().map(|judge| judge.is_valid(value))
     }
 }

@@ -4,54 +4,48 @@ use std::sync::Arc;
 
 use longhaul_core::failure::Failure;
 use longhaul_core::message::{Message, StopReason};
-use longhaul_core::port::model::{Answered, Model};
+use longhaul_core::port::model::{Model, ModelResponse};
 use serde_json::Value;
 
-use crate::suite::kit::{Act, Heard, Server, plain, streamed};
-use crate::suite::words::{ask, hello};
+use crate::suite::fixtures::{ask, hello};
+use crate::suite::harness::{Server, ServerAction, TextSink, full_response, stream_response};
 use crate::suite::{anthropic, chat, responses};
 
 /// A wire, and how its model is made.
 pub(crate) type Wire = (&'static str, fn(&Server) -> Arc<dyn Model>);
 
 pub(crate) const WIRES: [Wire; 3] = [
-    ("anthropic", anthropic::kit::model),
-    ("chat", chat::kit::model),
-    ("responses", responses::kit::model),
+    ("anthropic", anthropic::harness::model),
+    ("chat", chat::harness::model),
+    ("responses", responses::harness::model),
 ];
 
 const JSON: &[(&str, &str)] = &[("content-type", "application/json")];
 
 /// A stream of these events.
-fn events(events: &[&str]) -> Vec<Act> {
+fn events(events: &[&str]) -> Vec<ServerAction> {
     let events = events.iter().map(|event| format!("data: {event}\n\n"));
-    streamed(events.collect::<String>().as_bytes())
+    stream_response(events.collect::<String>().as_bytes())
 }
 
 /// What a wire makes of an answer.
-async fn heard(wire: Wire, plan: Vec<Act>) -> Result<Answered, Failure> {
+async fn decode(wire: Wire, plan: Vec<ServerAction>) -> Result<ModelResponse, Failure> {
     let server = Server::new(vec![plan]).await;
     let model = wire.1(&server);
-    model.reply(&ask(&hello()), &Heard::default()).await
+    model.generate(&ask(&hello()), &TextSink::default()).await
 }
 
 #[tokio::test]
-async fn an_error_is_told_however_it_is_wrapped() {
+async fn an_error_is_recognized_in_every_envelope() {
     let errors = [
-        (
-            r#"{"error":{"type":"authentication_error","message":"bad key"}}"#,
-            "auth",
-        ),
-        (
-            r#"{"error":{"code":"insufficient_quota","message":"no more"},"id":7}"#,
-            "quota",
-        ),
+        (r#"{"error":{"type":"authentication_error","message":"bad key"}}"#, "auth"),
+        (r#"{"error":{"code":"insufficient_quota","message":"no more"},"id":7}"#, "quota"),
         (r#"{"error":"currently overloaded"}"#, "server"),
     ];
     for wire in WIRES {
         for (error, class) in errors {
-            for plan in [plain(200, JSON, error), events(&[error])] {
-                let failure = heard(wire, plan).await.unwrap_err();
+            for plan in [full_response(200, JSON, error), events(&[error])] {
+                let failure = decode(wire, plan).await.unwrap_err();
                 assert_eq!(failure.class.as_str(), class, "{} {error}", wire.0);
                 let told = failure.message.contains("broke off");
                 assert!(told, "{}: {}", wire.0, failure.message);
@@ -95,11 +89,11 @@ fn calls(count: usize) -> [Vec<String>; 3] {
 }
 
 #[tokio::test]
-async fn too_many_calls_are_the_same_fault_and_asking_again_does_not_help() {
+async fn too_many_calls_are_a_permanent_failure_on_every_wire() {
     for count in [1_024, 1_025, 2_000] {
         for (wire, stream) in WIRES.into_iter().zip(calls(count)) {
             let stream: Vec<&str> = stream.iter().map(|event| &**event).collect();
-            match heard(wire, events(&stream)).await {
+            match decode(wire, events(&stream)).await {
                 Ok(answered) => {
                     let heard = answered.reply.calls().count();
                     assert_eq!((heard, count), (1_024, 1_024), "{}", wire.0);
@@ -116,7 +110,7 @@ async fn too_many_calls_are_the_same_fault_and_asking_again_does_not_help() {
 }
 
 /// Words and a call, on each wire in turn.
-const SANE: [&[&str]; 3] = [
+const VALID_STREAMS: [&[&str]; 3] = [
     &[
         r#"{"type":"message_start","message":{"model":"m","content":[],"stop_reason":null,"usage":{"input_tokens":3}}}"#,
         r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#,
@@ -146,14 +140,10 @@ const SANE: [&[&str]; 3] = [
 ];
 
 /// Odd things in the place of others: the wire, what is there, and what comes.
-const SLIPS: &[(usize, &str, &[&str])] = &[
+const WRONG_FIELDS: &[(usize, &str, &[&str])] = &[
     (0, r#""index":0"#, &[r#""index":"0""#]),
     (0, r#""index":1"#, &[r#""index":" 1 ""#, r#""index":null"#]),
-    (
-        0,
-        r#""model":"m""#,
-        &[r#""model":5"#, r#""model":{"a":[1]}"#, r#""model":null"#],
-    ),
+    (0, r#""model":"m""#, &[r#""model":5"#, r#""model":{"a":[1]}"#, r#""model":null"#]),
     (0, r#""content":[]"#, &[r#""content":5"#, r#""content":{}"#]),
     (0, r#""stop_reason":null"#, &[r#""stop_reason":[]"#]),
     (
@@ -165,10 +155,7 @@ const SLIPS: &[(usize, &str, &[&str])] = &[
     (
         0,
         r#"{"type":"message_stop"}"#,
-        &[
-            r#"{"type":5,"error":false}"#,
-            r#"{"type":"new","index":[]}"#,
-        ],
+        &[r#"{"type":5,"error":false}"#, r#"{"type":"new","index":[]}"#],
     ),
     (
         0,
@@ -187,67 +174,32 @@ const SLIPS: &[(usize, &str, &[&str])] = &[
         ],
     ),
     (1, r#""index":0,"id""#, &[r#""index":"0","id""#]),
-    (
-        1,
-        r#""index":0,"function""#,
-        &[r#""index":"zero","function""#],
-    ),
+    (1, r#""index":0,"function""#, &[r#""index":"zero","function""#]),
     (
         1,
         r#""finish_reason":null"#,
-        &[
-            r#""finish_reason":false"#,
-            r#""finish_reason":[]"#,
-            r#""finish_reason":"""#,
-        ],
+        &[r#""finish_reason":false"#, r#""finish_reason":[]"#, r#""finish_reason":"""#],
     ),
     (
         1,
         r#""id":"c","created":1,"model":"m""#,
         &[r#""id":5,"created":"now","model":5"#, r#""error":false"#],
     ),
-    (
-        1,
-        r#""prompt_tokens":3"#,
-        &[r#""prompt_tokens":"3""#, r#""prompt_tokens":{}"#],
-    ),
+    (1, r#""prompt_tokens":3"#, &[r#""prompt_tokens":"3""#, r#""prompt_tokens":{}"#]),
     (1, r#""type":"function""#, &[r#""type":5"#]),
     (1, r#""role":"assistant""#, &[r#""role":5"#]),
-    (
-        2,
-        r#""output_index":0"#,
-        &[r#""output_index":"0""#, r#""output_index":null"#],
-    ),
-    (
-        2,
-        r#""output_index":1"#,
-        &[r#""output_index":"1""#, r#""output_index":true"#],
-    ),
-    (
-        2,
-        r#""content_index":0"#,
-        &[r#""content_index":"0""#, r#""content_index":{}"#],
-    ),
-    (
-        2,
-        r#""item_id":"msg""#,
-        &[r#""item_id":5"#, r#""item_id":[]"#],
-    ),
+    (2, r#""output_index":0"#, &[r#""output_index":"0""#, r#""output_index":null"#]),
+    (2, r#""output_index":1"#, &[r#""output_index":"1""#, r#""output_index":true"#]),
+    (2, r#""content_index":0"#, &[r#""content_index":"0""#, r#""content_index":{}"#]),
+    (2, r#""item_id":"msg""#, &[r#""item_id":5"#, r#""item_id":[]"#]),
     (2, r#""model":"m""#, &[r#""model":5"#, r#""model":[]"#]),
-    (
-        2,
-        r#""status":"in_progress""#,
-        &[r#""status":5"#, r#""status":"brand_new""#],
-    ),
+    (2, r#""status":"in_progress""#, &[r#""status":5"#, r#""status":"brand_new""#]),
     (2, r#""status":"completed""#, &[r#""status":5"#, r#""a":1"#]),
     (2, r#""output":[]"#, &[r#""output":5"#, r#""output":{}"#]),
     (
         2,
         r#""incomplete_details":null"#,
-        &[
-            r#""incomplete_details":"x""#,
-            r#""incomplete_details":{"reason":[]}"#,
-        ],
+        &[r#""incomplete_details":"x""#, r#""incomplete_details":{"reason":[]}"#],
     ),
     (2, r#""input_tokens":3"#, &[r#""input_tokens":"3""#]),
     (
@@ -259,23 +211,21 @@ const SLIPS: &[(usize, &str, &[&str])] = &[
 ];
 
 #[tokio::test]
-async fn odd_types_in_small_fields_fail_no_run() {
-    for (place, there, odd) in SLIPS {
+async fn wrong_types_in_minor_fields_are_tolerated() {
+    for (place, there, odd) in WRONG_FIELDS {
         let wire = WIRES[*place];
-        let sane = heard(wire, events(SANE[*place])).await.unwrap();
+        let sane = decode(wire, events(VALID_STREAMS[*place])).await.unwrap();
         assert_eq!(sane.reply.calls().count(), 1);
         for comes in *odd {
             let ends = there.contains("message_stop");
-            let mut stream: Vec<String> = SANE[*place]
-                .iter()
-                .map(|event| event.replace(there, comes))
-                .collect();
-            assert_ne!(stream, SANE[*place], "{there}");
+            let mut stream: Vec<String> =
+                VALID_STREAMS[*place].iter().map(|event| event.replace(there, comes)).collect();
+            assert_ne!(stream, VALID_STREAMS[*place], "{there}");
             if ends {
                 stream.push((*there).to_owned());
             }
             let stream: Vec<&str> = stream.iter().map(|event| &**event).collect();
-            let again = heard(wire, events(&stream)).await;
+            let again = decode(wire, events(&stream)).await;
             let again = again.unwrap_or_else(|failure| panic!("{comes}: {failure:?}"));
             assert_eq!(again.reply, sane.reply, "{} {comes}", wire.0);
             assert_eq!(again.stop, sane.stop, "{} {comes}", wire.0);
@@ -284,23 +234,19 @@ async fn odd_types_in_small_fields_fail_no_run() {
 }
 
 #[tokio::test]
-async fn a_reason_that_is_a_number_ends_the_reply() {
-    let last = [
-        (0, r#""tool_use""#, "0"),
-        (1, r#""finish_reason":"tool_calls""#, r#""finish_reason":0"#),
-    ];
+async fn a_numeric_stop_reason_ends_the_reply() {
+    let last =
+        [(0, r#""tool_use""#, "0"), (1, r#""finish_reason":"tool_calls""#, r#""finish_reason":0"#)];
     for (place, there, comes) in last {
-        let stream: Vec<String> = SANE[place]
+        let stream: Vec<String> = VALID_STREAMS[place]
             .iter()
-            .map(
-                |event| match event.contains("stop_reason\":\"") || place == 1 {
-                    true => event.replace(there, comes),
-                    false => (*event).to_owned(),
-                },
-            )
+            .map(|event| match event.contains("stop_reason\":\"") || place == 1 {
+                true => event.replace(there, comes),
+                false => (*event).to_owned(),
+            })
             .collect();
         let stream: Vec<&str> = stream.iter().map(|event| &**event).collect();
-        let answered = heard(WIRES[place], events(&stream)).await.unwrap();
+        let answered = decode(WIRES[place], events(&stream)).await.unwrap();
         assert_eq!(answered.stop, StopReason::Other("0".to_owned()));
         assert_eq!(answered.reply.calls().count(), 1);
     }
@@ -311,11 +257,11 @@ const BLOCK: &str = r#"{"type":"content_block_start","index":7,"content_block":"
 const ITEM: &str = r#"{"type":"response.output_item.done","output_index":7,"item":"#;
 
 /// The sane stream of a wire, once with each of these in the place of that.
-fn with(place: usize, slips: &[(&str, String)]) -> Vec<String> {
+fn stream_with(place: usize, slips: &[(&str, String)]) -> Vec<String> {
     let each = |(there, comes): &(&str, String)| -> String {
-        let events = SANE[place].iter();
+        let events = VALID_STREAMS[place].iter();
         let events: Vec<String> = events.map(|event| event.replace(there, comes)).collect();
-        let sane: Vec<&str> = SANE[place].to_vec();
+        let sane: Vec<&str> = VALID_STREAMS[place].to_vec();
         assert_ne!(events, sane, "{there}");
         events.join("\n")
     };
@@ -330,63 +276,54 @@ fn deep_streams(deep: &str) -> [Vec<String>; 3] {
     let input = r#"{\"a\":1}"#;
     let unknown = |event: &str, kind: &str| format!(r#"{event}{{"type":"{kind}","a":{deep}}}}}"#);
     [
-        with(
+        stream_with(
             0,
             &[
                 (input, quoted.to_owned()),
                 (r#""input":{}"#, format!(r#""input":{{}},"mood":{deep}"#)),
                 (r#""text":"""#, format!(r#""text":"","mood":{deep}"#)),
-                (SANE[0][3], unknown(BLOCK, "poem")),
+                (VALID_STREAMS[0][3], unknown(BLOCK, "poem")),
             ],
         ),
-        with(
+        stream_with(
             1,
             &[
                 (r#"{\"a\":"#, quoted.to_owned()),
-                (
-                    r#""type":"function""#,
-                    format!(r#""type":"function","mood":{deep}"#),
-                ),
+                (r#""type":"function""#, format!(r#""type":"function","mood":{deep}"#)),
                 (r#""role""#, format!(r#""mood":{deep},"role""#)),
-                (
-                    r#""role""#,
-                    format!(r#""reasoning_details":[{{"a":{deep}}}],"role""#),
-                ),
+                (r#""role""#, format!(r#""reasoning_details":[{{"a":{deep}}}],"role""#)),
             ],
         ),
-        with(
+        stream_with(
             2,
             &[
                 (input, quoted.to_owned()),
-                (
-                    r#""call_id":"t""#,
-                    format!(r#""call_id":"t","mood":{deep}"#),
-                ),
+                (r#""call_id":"t""#, format!(r#""call_id":"t","mood":{deep}"#)),
                 (r#""id":"msg""#, format!(r#""id":"msg","mood":{deep}"#)),
-                (SANE[2][2], unknown(ITEM, "poem")),
-                (SANE[2][2], unknown(ITEM, "reasoning")),
+                (VALID_STREAMS[2][2], unknown(ITEM, "poem")),
+                (VALID_STREAMS[2][2], unknown(ITEM, "reasoning")),
             ],
         ),
     ]
 }
 
 #[tokio::test]
-async fn nothing_that_is_too_deep_is_sent_back() {
+async fn too_deep_blocks_are_not_sent_back() {
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
     for (wire, streams) in WIRES.into_iter().zip(deep_streams(&deep)) {
         for stream in streams {
             let stream: Vec<&str> = stream.lines().collect();
             let server = Server::new(vec![events(&stream), events(&stream)]).await;
             let model = wire.1(&server);
-            let answered = model.reply(&ask(&hello()), &Heard::default()).await;
+            let answered = model.generate(&ask(&hello()), &TextSink::default()).await;
             let reply = answered.unwrap().reply;
             assert_eq!(reply.text(), "Hi", "{}", wire.0);
             let input = reply.calls().next().unwrap().input.as_str();
             assert!(!input.starts_with('['), "{}", wire.0);
             let messages = [hello(), vec![Arc::new(Message::Assistant(reply))]].concat();
-            _ = model.reply(&ask(&messages), &Heard::default()).await;
+            _ = model.generate(&ask(&messages), &TextSink::default()).await;
             // This reader gives up at 128 levels.
-            let body: Value = serde_json::from_str(&server.seen()[1].body).unwrap();
+            let body: Value = serde_json::from_str(&server.requests()[1].body).unwrap();
             check_arguments(&body);
         }
     }

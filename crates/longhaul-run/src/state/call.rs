@@ -3,14 +3,14 @@
 //! Never: two results. A call that is done stays as it is.
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::event::turn::Appraisal;
+use longhaul_core::event::turn::CallClassification;
 use longhaul_core::id::{CallId, Epoch, GateId, RunId};
 use longhaul_core::message::{Part, ToolResult};
-use longhaul_core::policy::effect::InDoubt;
+use longhaul_core::policy::effect::InDoubtPolicy;
 use longhaul_core::raw::RawJson;
 use serde::{Deserialize, Serialize};
 
-use crate::state::sleep::Sleep;
+use crate::state::pending_timer::PendingTimer;
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,13 +22,13 @@ pub struct Call {
     /// The arguments as the model wrote them.
     pub input: RawJson,
     /// What the engine found out about it.
-    pub appraisal: Appraisal,
+    pub classification: CallClassification,
     /// How often it was started.
     pub starts: u32,
     /// A person's other arguments.
     pub edited: Option<RawJson>,
     /// What a person said when they let it pass.
-    pub remark: Option<String>,
+    pub approval_note: Option<String>,
     /// Where it stands.
     pub state: CallState,
 }
@@ -37,31 +37,31 @@ pub struct Call {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallState {
     /// No rule was asked yet.
-    Unjudged,
+    Unevaluated,
     /// It may begin when its turn comes.
-    Waiting,
+    Ready,
     /// A person is asked whether it may.
     Gated(GateId),
     /// It has begun, under this driver.
     Started(Epoch),
     /// It had begun, and nobody knows what came of it.
-    Doubtful {
+    InDoubt {
         /// What is done about it.
-        then: InDoubt,
+        policy: InDoubtPolicy,
         /// The tool can still look.
-        look: bool,
+        can_verify: bool,
         /// Why nobody knows.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        why: Option<String>,
+        reason: Option<String>,
     },
     /// Somebody is asked, and what they say is the result.
-    Asked(GateId),
+    AwaitingAnswer(GateId),
     /// A time must come, and then the result is that it came.
-    Sleeping(Sleep),
+    Sleeping(PendingTimer),
     /// A run must end, and its end is the result.
-    Child(RunId),
+    AwaitingChild(RunId),
     /// The result is known and not yet written down.
-    Settling {
+    ResultReady {
         /// What it is.
         output: ToolOutput,
         /// Whether it is a failure.
@@ -79,10 +79,7 @@ pub enum CallState {
 impl CallState {
     /// Words that become the result of the call.
     pub(crate) fn settling(words: impl Into<std::sync::Arc<str>>, is_error: bool) -> Self {
-        Self::Settling {
-            output: ToolOutput::text(words),
-            is_error,
-        }
+        Self::ResultReady { output: ToolOutput::text(words), is_error }
     }
 }
 
@@ -101,31 +98,31 @@ impl Call {
     /// it may be repeated.
     pub(crate) fn may_begin(&self, epoch: Epoch) -> bool {
         match self.state {
-            CallState::Unjudged | CallState::Waiting => true,
-            CallState::Started(older) => older < epoch && self.appraisal.class.may_repeat(),
+            CallState::Unevaluated | CallState::Ready => true,
+            CallState::Started(older) => older < epoch && self.classification.class.may_repeat(),
             CallState::Gated(_)
-            | CallState::Doubtful { .. }
-            | CallState::Asked(_)
+            | CallState::InDoubt { .. }
+            | CallState::AwaitingAnswer(_)
             | CallState::Sleeping(_)
-            | CallState::Child(_)
-            | CallState::Settling { .. }
+            | CallState::AwaitingChild(_)
+            | CallState::ResultReady { .. }
             | CallState::Done { .. } => false,
         }
     }
 
     /// Whether it is under way with this driver.
-    pub fn runs_under(&self, epoch: Epoch) -> bool {
+    pub fn is_running_in(&self, epoch: Epoch) -> bool {
         self.state == CallState::Started(epoch)
     }
 
     /// Whether it must stand alone: nothing beside it, in the model's order.
-    pub const fn is_alone(&self) -> bool {
-        !self.appraisal.class.may_repeat()
+    pub const fn is_exclusive(&self) -> bool {
+        !self.classification.class.may_repeat()
     }
 
     /// The gate it waits for.
     pub const fn gate(&self) -> Option<GateId> {
-        if let CallState::Gated(gate) | CallState::Asked(gate) = &self.state {
+        if let CallState::Gated(gate) | CallState::AwaitingAnswer(gate) = &self.state {
             return Some(*gate);
         }
         None
@@ -138,7 +135,7 @@ impl Call {
         };
         let changed = self.edited.as_ref().map(RawJson::as_str);
         let changed = changed.map(|edited| format!("A person changed this call to {edited}"));
-        let remark = self.remark.as_ref();
+        let remark = self.approval_note.as_ref();
         let remark = remark.map(|words| format!("A person allowed this call and said: {words}"));
         let people = changed.into_iter().chain(remark);
         let content = people

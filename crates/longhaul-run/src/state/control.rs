@@ -10,21 +10,21 @@ use longhaul_core::event::steer::Delivery;
 use longhaul_core::id::{Epoch, GateId, RuleId, RunId, SteerId, TimerId};
 use longhaul_core::policy::Policy;
 use longhaul_core::policy::budget::{Budget, Cap};
-use longhaul_core::policy::gate::{GateSpec, Pattern};
-use longhaul_core::status::{Fault, Wait};
+use longhaul_core::policy::gate::{GateSpec, RulePattern};
+use longhaul_core::status::{RunError, Wait};
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::Millis;
-use longhaul_core::usage::{Hold, Micros, Tariff, Usage};
+use longhaul_core::usage::{Hold, MicroUsd, ModelPricing, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::state::call::Call;
-use crate::state::circles::Circles;
-use crate::state::misfits::Misfits;
-use crate::state::stage::{Acting, Asking, Stage};
+use crate::state::loop_guard::LoopGuard;
+use crate::state::output_retries::OutputRetries;
+use crate::state::stage::{ModelRunning, Stage, ToolsRunning};
 
 /// A conversation that was shortened has room for so many turns, or shortening
 /// was in vain.
-pub(crate) const ROOM_TURNS: u32 = 2;
+pub(crate) const COMPACTION_TURNS_MIN: u32 = 2;
 
 /// Everything of a run but the words.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -33,23 +33,23 @@ pub struct Control {
     pub(crate) policy: Arc<Policy>,
     /// The caps in force, raised ones included.
     pub caps: Budget,
-    pub(crate) tariff: Tariff,
+    pub(crate) pricing: ModelPricing,
     pub epoch: Epoch,
     /// Somebody drives it, or died doing so.
     pub(crate) driven: bool,
     /// The driver before this one died in the middle.
-    pub(crate) orphaned: Option<Epoch>,
+    pub(crate) crashed_epoch: Option<Epoch>,
     /// How many drivers have died since the run last made progress.
     #[serde(default)]
     pub crashes: u32,
     pub stage: Stage,
-    pub rest: Option<Rest>,
+    pub idle: Option<Idle>,
     pub(crate) cancel: Option<String>,
     pub(crate) pause: Option<String>,
     /// It can't go on, and ends with this.
-    pub(crate) doom: Option<Fault>,
+    pub(crate) pending_failure: Option<RunError>,
     /// A part is missing: somebody is asked at this gate.
-    pub(crate) missing: Option<GateId>,
+    pub(crate) blocked_on: Option<GateId>,
     pub attempt: u32,
     /// Completed turns.
     pub turns: u32,
@@ -57,28 +57,28 @@ pub struct Control {
     pub(crate) turn: u32,
     pub steers: Vec<QueuedSteer>,
     pub gates: Vec<GateSpec>,
-    pub(crate) allowed: Vec<(RuleId, Pattern)>,
-    pub sums: Sums,
+    pub(crate) approvals: Vec<(RuleId, RulePattern)>,
+    pub totals: UsageTotals,
     /// The bytes of the conversation, for holds.
-    pub(crate) bytes: u64,
+    pub(crate) transcript_bytes: u64,
     pub(crate) compactor: Option<Arc<Compactor>>,
-    pub(crate) squeezed: Squeezed,
+    pub(crate) compaction: CompactionState,
     pub(crate) warned: Vec<Cap>,
     /// The account was empty, and nobody has filled it since.
-    pub(crate) broke: Option<Cap>,
+    pub(crate) exhausted_cap: Option<Cap>,
     /// The model was cut off in the middle of its words, and nobody has spoken since.
-    pub(crate) cut_off: bool,
+    pub(crate) interrupted: bool,
     /// Whether it turns in circles.
     #[serde(default)]
-    pub(crate) circles: Circles,
+    pub(crate) loop_guard: LoopGuard,
     /// Final answers that did not fit.
     #[serde(default)]
-    pub(crate) misfits: Misfits,
+    pub(crate) output_retries: OutputRetries,
 }
 
 /// Why nobody drives a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Rest {
+pub enum Idle {
     /// It waits.
     Parked {
         /// For what.
@@ -92,13 +92,13 @@ pub enum Rest {
 
 /// What shortening the conversation has come to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Squeezed {
+pub struct CompactionState {
     /// The completed turns when it was shortened last.
-    pub turns: u32,
+    pub last_turns: u32,
     /// So many times in a row nearly nothing was done in between.
-    pub in_row: u32,
+    pub consecutive: u32,
     /// The bytes that were left, or that could not be made fewer.
-    pub bytes: u64,
+    pub remaining_bytes: u64,
 }
 
 /// A message that waits to be read.
@@ -116,11 +116,11 @@ pub struct QueuedSteer {
 
 /// What a run has used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sums {
+pub struct UsageTotals {
     /// Tokens.
     pub usage: Usage,
     /// Money, as far as it is known.
-    pub cost: Micros,
+    pub cost: MicroUsd,
     /// The cost of some call is not known.
     pub unpriced: bool,
     /// Time between claim and park.
@@ -137,47 +137,47 @@ impl Control {
             id,
             policy: Arc::new(task.policy.clone()),
             caps: task.policy.budget,
-            tariff: Tariff::default(),
+            pricing: ModelPricing::default(),
             epoch: Epoch::default(),
             driven: false,
-            orphaned: None,
+            crashed_epoch: None,
             crashes: 0,
             stage: Stage::New,
-            rest: None,
+            idle: None,
             cancel: None,
             pause: None,
-            doom: None,
-            missing: None,
+            pending_failure: None,
+            blocked_on: None,
             attempt: 1,
             turns: 0,
             turn: 0,
             steers: Vec::new(),
             gates: Vec::new(),
-            allowed: Vec::new(),
-            sums: Sums::default(),
-            bytes: 0,
+            approvals: Vec::new(),
+            totals: UsageTotals::default(),
+            transcript_bytes: 0,
             compactor: None,
-            squeezed: Squeezed::default(),
+            compaction: CompactionState::default(),
             warned: Vec::new(),
-            broke: None,
-            cut_off: false,
-            circles: Circles::default(),
-            misfits: Misfits::default(),
+            exhausted_cap: None,
+            interrupted: false,
+            loop_guard: LoopGuard::default(),
+            output_retries: OutputRetries::default(),
         }
     }
 
     /// What the model charges that was asked.
-    pub(crate) fn tariff_of(&self, asking: &Asking) -> Tariff {
+    pub(crate) fn pricing_for(&self, asking: &ModelRunning) -> ModelPricing {
         match (&asking.model, &self.compactor) {
-            (Some(_), Some(compactor)) => compactor.tariff,
-            (None, _) | (_, None) => self.tariff,
+            (Some(_), Some(compactor)) => compactor.pricing,
+            (None, _) | (_, None) => self.pricing,
         }
     }
 
     /// The conversation was shortened to so many bytes.
-    pub(crate) fn shortened_to(&mut self, bytes: u64) {
-        self.bytes = bytes;
-        self.squeezed.bytes = bytes;
+    pub(crate) fn set_compacted_bytes(&mut self, bytes: u64) {
+        self.transcript_bytes = bytes;
+        self.compaction.remaining_bytes = bytes;
     }
 
     /// The turn that is under way or comes next, from 1, as the journal counts them.
@@ -185,22 +185,20 @@ impl Control {
         self.turn + 1
     }
 
-    pub(crate) fn interrupts(&self) -> bool {
-        self.steers
-            .iter()
-            .any(|steer| steer.delivery == Delivery::Interrupt)
+    pub(crate) fn has_interrupting_steer(&self) -> bool {
+        self.steers.iter().any(|steer| steer.delivery == Delivery::Interrupt)
     }
 
     /// The calls being made, if that is what it does.
-    pub(crate) const fn acting(&self) -> Option<&Acting> {
-        if let Stage::Acting(acting) = &self.stage {
+    pub(crate) const fn running_tools(&self) -> Option<&ToolsRunning> {
+        if let Stage::ToolsRunning(acting) = &self.stage {
             return Some(acting);
         }
         None
     }
 
-    pub(crate) const fn acting_mut(&mut self) -> Option<&mut Acting> {
-        if let Stage::Acting(acting) = &mut self.stage {
+    pub(crate) const fn running_tools_mut(&mut self) -> Option<&mut ToolsRunning> {
+        if let Stage::ToolsRunning(acting) = &mut self.stage {
             return Some(acting);
         }
         None
@@ -208,12 +206,11 @@ impl Control {
 
     /// The calls being made; none where no tool is used.
     pub(crate) fn calls(&self) -> &[Call] {
-        self.acting().map_or(&[], |acting| &acting.calls)
+        self.running_tools().map_or(&[], |acting| &acting.calls)
     }
 
     pub(crate) fn calls_mut(&mut self) -> &mut [Call] {
-        self.acting_mut()
-            .map_or(&mut [], |acting| &mut acting.calls)
+        self.running_tools_mut().map_or(&mut [], |acting| &mut acting.calls)
     }
 
     pub(crate) fn open_gate(&self, gate: GateId) -> Option<&GateSpec> {
@@ -223,18 +220,22 @@ impl Control {
     /// Whether the driver has something under way outside.
     pub(crate) fn is_busy(&self) -> bool {
         match &self.stage {
-            Stage::Asking(asking) => asking.epoch == self.epoch,
-            Stage::Acting(acting) => acting.calls.iter().any(|call| call.runs_under(self.epoch)),
-            Stage::New | Stage::Thinking(_) | Stage::Concluding(_) | Stage::Ended(_) => false,
+            Stage::ModelRunning(asking) => asking.epoch == self.epoch,
+            Stage::ToolsRunning(acting) => {
+                acting.calls.iter().any(|call| call.is_running_in(self.epoch))
+            }
+            Stage::New | Stage::ModelPending(_) | Stage::Concluding(_) | Stage::Ended(_) => false,
         }
     }
 
     /// Whether something under way must end before the driver lets go. A call that may
     /// be repeated need not: the next driver begins it again.
-    pub(crate) fn must_stay(&self) -> bool {
-        let repeats = self.acting().is_some_and(|acting| {
+    pub(crate) fn has_unrepeatable_work(&self) -> bool {
+        let repeats = self.running_tools().is_some_and(|acting| {
             let mut started = acting.calls.iter();
-            started.all(|call| !call.runs_under(self.epoch) || call.appraisal.class.may_repeat())
+            started.all(|call| {
+                !call.is_running_in(self.epoch) || call.classification.class.may_repeat()
+            })
         });
         self.is_busy() && !repeats
     }

@@ -5,47 +5,47 @@
 
 use std::sync::Arc;
 
-use longhaul_core::event::run::RunPerceived;
-use longhaul_core::event::world::MemoryCompacted;
+use longhaul_core::event::environment::MemoryCompacted;
+use longhaul_core::event::run::RunPrepared;
 use longhaul_core::message::Message;
-use longhaul_core::raw::Body;
+use longhaul_core::raw::StoredText;
 use serde::{Deserialize, Serialize};
 
 /// The conversation. Messages are shared: a request copies pointers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transcript {
-    system: Body,
-    tools: Body,
+    system: StoredText,
+    tools: StoredText,
     model: String,
     /// All that may be asked, in order, the first one included.
     #[serde(default)]
     models: Vec<String>,
     messages: Arc<Vec<Arc<Message>>>,
     /// What the run was asked: a thread remembers it at the end.
-    asked: Option<Arc<Message>>,
+    task_message: Option<Arc<Message>>,
 }
 
 impl Default for Transcript {
     fn default() -> Self {
         Self {
-            system: Body::inline(""),
-            tools: Body::inline("[]"),
+            system: StoredText::inline(""),
+            tools: StoredText::inline("[]"),
             model: String::new(),
             models: Vec::new(),
             messages: Arc::default(),
-            asked: None,
+            task_message: None,
         }
     }
 }
 
 impl Transcript {
     /// The system prompt.
-    pub const fn system(&self) -> &Body {
+    pub const fn system(&self) -> &StoredText {
         &self.system
     }
 
     /// The table of tools.
-    pub const fn tools(&self) -> &Body {
+    pub const fn tools(&self) -> &StoredText {
         &self.tools
     }
 
@@ -63,7 +63,7 @@ impl Transcript {
     }
 
     /// The model that is asked when this one fails for good; none: there is no other.
-    pub fn fallback(&self) -> Option<&str> {
+    pub fn next_fallback(&self) -> Option<&str> {
         let models = self.models();
         let place = models.iter().position(|model| *model == self.model)?;
         models.get(place + 1).map(String::as_str)
@@ -75,31 +75,31 @@ impl Transcript {
     }
 
     /// What the run was asked.
-    pub fn asked(&self) -> Option<&Message> {
-        self.asked.as_deref()
+    pub fn task_message(&self) -> Option<&Message> {
+        self.task_message.as_deref()
     }
 
     /// The bytes that a request spends on it, about.
     pub fn bytes(&self) -> u64 {
-        self.messages.iter().map(|message| message.bytes()).sum()
+        self.messages.iter().map(|message| message.estimated_bytes()).sum()
     }
 
-    pub(crate) fn perceive(&mut self, seen: &RunPerceived) {
+    pub(crate) fn prepare(&mut self, seen: &RunPrepared) {
         self.system = seen.system.clone();
         self.tools = seen.tools.clone();
         self.model.clone_from(&seen.model);
         let all = std::iter::once(&seen.model).chain(&seen.fallbacks);
         self.models = all.cloned().collect();
-        self.asked = seen.opening.last().cloned().map(Arc::new);
+        self.task_message = seen.initial_messages.last().cloned().map(Arc::new);
     }
 
     /// Another model is asked from now on.
-    pub(crate) fn turn_to(&mut self, model: &str) {
+    pub(crate) fn switch_model(&mut self, model: &str) {
         model.clone_into(&mut self.model);
     }
 
     /// The first model is asked again.
-    pub(crate) fn turn_back(&mut self) {
+    pub(crate) fn reset_model(&mut self) {
         if let Some(first) = self.models.first() {
             self.model.clone_from(first);
         }

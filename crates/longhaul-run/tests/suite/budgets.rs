@@ -6,20 +6,17 @@ use longhaul_core::policy::Policy;
 use longhaul_core::policy::budget::Budget;
 use longhaul_core::time::Millis;
 
-use super::policies::{capped, money, plain};
-use super::world::script::check;
+use super::harness::script::check;
+use super::policies::{plain, with_caps, with_money_cap};
 
 #[test]
-fn turns_park_and_a_raise_wakes() {
-    let turns = capped(Budget {
-        turns: Some(2),
-        ..Budget::default()
-    });
+fn a_turn_cap_parks_the_run_and_a_raise_wakes_it() {
+    let turns = with_caps(Budget { turns: Some(2), ..Budget::default() });
     check(
         turns,
         r#"
         claim                => run.claimed | running
-        see                  => run.perceived turn.started
+        see                  => run.prepared turn.started
         call read/pure       => turn.completed tool.started(t1.1)
         done t1.1 ok         => tool.completed(t1.1) turn.started
         call read/pure       => turn.completed tool.started(t2.1)
@@ -40,17 +37,13 @@ fn turns_park_and_a_raise_wakes() {
 }
 
 #[test]
-fn the_agent_is_warned_once() {
-    let turns = capped(Budget {
-        turns: Some(10),
-        warn_percent: 20,
-        ..Budget::default()
-    });
+fn a_budget_warning_is_given_once() {
+    let turns = with_caps(Budget { turns: Some(10), warn_percent: 20, ..Budget::default() });
     check(
         turns,
         r#"
         claim             => run.claimed | running
-        see               => run.perceived turn.started
+        see               => run.prepared turn.started
         call nonsense/bad => turn.completed tool.failed(t1.1) turn.started
         call nonsense/bad => turn.completed tool.failed(t2.1) budget.warned(turns) turn.started
         ? said            => [longhaul] Little is left of the budget of turns. Bring the work to a good end now: finish what is half done, and say what is left.
@@ -62,16 +55,13 @@ fn the_agent_is_warned_once() {
 }
 
 #[test]
-fn active_time_parks() {
-    let time = capped(Budget {
-        active: Some(Millis(1_500)),
-        ..Budget::default()
-    });
+fn an_active_time_cap_parks_the_run() {
+    let time = with_caps(Budget { active: Some(Millis(1_500)), ..Budget::default() });
     check(
         time,
         r#"
         claim          => run.claimed | running
-        see            => run.perceived turn.started
+        see            => run.prepared turn.started
         call read/pure => turn.completed tool.started(t1.1)
         done t1.1 ok   => tool.completed(t1.1) budget.warned(activetime) turn.started
         call read/pure => turn.completed tool.started(t2.1)
@@ -81,12 +71,12 @@ fn active_time_parks() {
 }
 
 #[test]
-fn what_is_left_of_the_account_cuts_the_reply_or_parks() {
+fn the_remaining_budget_limits_the_reply_or_parks_the_run() {
     check(
-        money(70_000),
+        with_money_cap(70_000),
         r#"
         claim              => run.claimed | running
-        see                => run.perceived turn.started
+        see                => run.prepared turn.started
         ? step             => ask turn 1 try 1 max 4096
         call read/pure     => turn.completed tool.started(t1.1)
         done t1.1 ok       => tool.completed(t1.1) turn.started
@@ -102,24 +92,21 @@ fn what_is_left_of_the_account_cuts_the_reply_or_parks() {
     "#,
     );
     check(
-        money(40_000),
+        with_money_cap(40_000),
         r#"
         claim     => run.claimed | running
-        see       => run.perceived budget.warned(money) turn.started
+        see       => run.prepared budget.warned(money) turn.started
         ? step    => ask turn 1 try 1 max 2529
         ? said    => [longhaul] Little is left of the budget of money. Bring the work to a good end now: finish what is half done, and say what is left.
         say Done. => turn.completed run.completed(Done.) | completed
     "#,
     );
-    let tokens = capped(Budget {
-        tokens: Some(1_000),
-        ..Budget::default()
-    });
+    let tokens = with_caps(Budget { tokens: Some(1_000), ..Budget::default() });
     check(
         tokens,
         r#"
         claim  => run.claimed | running
-        see    => run.perceived budget.reached(tokens) run.waiting(budget) | waiting budget
+        see    => run.prepared budget.reached(tokens) run.waiting(budget) | waiting budget
         resume => run.resumed | running
         claim  => run.claimed
         go     => budget.reached(tokens) run.waiting(budget) | waiting budget
@@ -131,29 +118,23 @@ fn what_is_left_of_the_account_cuts_the_reply_or_parks() {
 }
 
 #[test]
-fn a_run_makes_so_many_turns_and_no_more() {
-    let two = Policy {
-        max_turns: Some(2),
-        ..plain()
-    };
+fn max_turns_ends_the_run() {
+    let two = Policy { max_turns: Some(2), ..plain() };
     check(
         two,
         r#"
         claim             => run.claimed | running
-        see               => run.perceived turn.started
+        see               => run.prepared turn.started
         call nonsense/bad => turn.completed tool.failed(t1.1) turn.started
         call nonsense/bad => turn.completed tool.failed(t2.1) run.failed(turn_limit) | failed
         ? outcome         => turn_limit: the run has made the 2 turns it may make
     "#,
     );
     check(
-        Policy {
-            max_turns: Some(2),
-            ..plain()
-        },
+        Policy { max_turns: Some(2), ..plain() },
         r#"
         claim                      => run.claimed | running
-        see                        => run.perceived turn.started
+        see                        => run.prepared turn.started
         call read/pure             => turn.completed tool.started(t1.1)
         done t1.1 ok               => tool.completed(t1.1) turn.started
         call read/pure + send/once => turn.completed tool.failed(t2.1) tool.failed(t2.2) run.failed(turn_limit) | failed

@@ -2,20 +2,20 @@
 //!
 //! Never: a start beside a call that must stand alone.
 
+use super::harness::script::check;
 use super::policies::plain;
-use super::world::script::check;
 
 #[test]
-fn pure_and_keyed_side_by_side_once_in_order() {
+fn pure_and_keyed_calls_run_in_parallel_and_once_calls_in_order() {
     check(
         plain(),
         r#"
         claim        => run.claimed | running
-        see          => run.perceived turn.started
+        see          => run.prepared turn.started
         call read/pure + write/keyed + shell/once {"command": "make"} + pty/session + read/pure => turn.completed tool.started(t1.1) tool.started(t1.2)
         done t1.2 ok => tool.completed(t1.2)
         done t1.1 ok => tool.completed(t1.1) tool.started(t1.3)
-        ? step       => make t1.3 shell {"command": "make"}
+        ? step       => run t1.3 shell {"command": "make"}
         done t1.3 ok => tool.completed(t1.3) tool.started(t1.4)
         done t1.4 ok => tool.completed(t1.4) tool.started(t1.5)
         done t1.5 ok => tool.completed(t1.5) turn.started
@@ -25,12 +25,12 @@ fn pure_and_keyed_side_by_side_once_in_order() {
 }
 
 #[test]
-fn what_touches_the_same_goes_in_the_models_order() {
+fn calls_with_the_same_subject_run_in_the_models_order() {
     check(
         plain(),
         r#"
         claim        => run.claimed | running
-        see          => run.perceived turn.started
+        see          => run.prepared turn.started
         call write/keyed {"command": "a"} + write/keyed {"command": "a"} + read/pure {"command": "a"} + write/keyed {"command": "b"} + read/pure {"command": "c"} => turn.completed tool.started(t1.1) tool.started(t1.4) tool.started(t1.5)
         done t1.1 ok => tool.completed(t1.1) tool.started(t1.2)
         done t1.2 ok => tool.completed(t1.2) tool.started(t1.3)
@@ -45,12 +45,12 @@ fn what_touches_the_same_goes_in_the_models_order() {
 }
 
 #[test]
-fn a_write_that_was_cut_off_is_made_again_before_the_next() {
+fn an_interrupted_write_is_repeated_before_the_next() {
     check(
         plain(),
         r#"
         claim        => run.claimed | running
-        see          => run.perceived turn.started
+        see          => run.prepared turn.started
         call write/keyed {"command": "a"} + write/keyed {"command": "a"} => turn.completed tool.started(t1.1)
         crash        =>
         claim        => run.claimed
@@ -61,12 +61,12 @@ fn a_write_that_was_cut_off_is_made_again_before_the_next() {
 }
 
 #[test]
-fn eight_at_once() {
+fn eight_calls_run_at_once() {
     check(
         plain(),
         r#"
         claim                                      => run.claimed | running
-        see                                        => run.perceived turn.started
+        see                                        => run.prepared turn.started
         call a + b + c + d + e + f + g + h + i + j => turn.completed tool.started(t1.1) tool.started(t1.2) tool.started(t1.3) tool.started(t1.4) tool.started(t1.5) tool.started(t1.6) tool.started(t1.7) tool.started(t1.8)
         done t1.5 ok                               => tool.completed(t1.5) tool.started(t1.9)
     "#,
@@ -74,12 +74,12 @@ fn eight_at_once() {
 }
 
 #[test]
-fn a_failure_and_a_call_that_cannot_be_made_are_results() {
+fn failed_and_invalid_calls_are_results() {
     check(
         plain(),
         r#"
         claim                         => run.claimed | running
-        see                           => run.perceived turn.started
+        see                           => run.prepared turn.started
         call nonsense/bad + read/pure => turn.completed tool.failed(t1.1) tool.started(t1.2)
         fail t1.2 no such file        => tool.failed(t1.2) turn.started
         ? said                        => t1.1: ! there is no tool `nonsense` | t1.2: ! no such file
@@ -90,12 +90,12 @@ fn a_failure_and_a_call_that_cannot_be_made_are_results() {
 }
 
 #[test]
-fn a_reply_that_was_cut_off_runs_nothing() {
+fn calls_of_a_truncated_reply_are_not_run() {
     check(
         plain(),
         r#"
         claim                                        => run.claimed | running
-        see                                          => run.perceived turn.started
+        see                                          => run.prepared turn.started
         cut shell/once {"command": "rm"} + read/pure => turn.completed tool.failed(t1.1) tool.failed(t1.2) turn.started
         ? said                                       => t1.1: ! not run: the reply was cut off by the token limit | t1.2: ! not run: the reply was cut off by the token limit
         cut                                          => turn.completed run.failed(reply_cut_off) | failed
@@ -105,12 +105,12 @@ fn a_reply_that_was_cut_off_runs_nothing() {
 }
 
 #[test]
-fn a_model_that_declines_ends_the_run() {
+fn a_model_refusal_ends_the_run() {
     check(
         plain(),
         r#"
         claim     => run.claimed | running
-        see       => run.perceived turn.started
+        see       => run.prepared turn.started
         refuse    => turn.completed run.failed(refused) | failed
         ? outcome => refused: the model declined: I won't.
     "#,
@@ -119,19 +119,19 @@ fn a_model_that_declines_ends_the_run() {
         plain(),
         r#"
         claim                               => run.claimed | running
-        see                                 => run.perceived turn.started
+        see                                 => run.prepared turn.started
         refuse shell/once {"command": "rm"} => turn.completed run.failed(refused) | failed
     "#,
     );
 }
 
 #[test]
-fn a_paused_turn_goes_back_as_it_is() {
+fn a_paused_turn_is_sent_back_unchanged() {
     check(
         plain(),
         r#"
         claim     => run.claimed | running
-        see       => run.perceived turn.started
+        see       => run.prepared turn.started
         hold      => turn.completed turn.started
         ? said    => model: One moment.
         say Done. => turn.completed run.completed(Done.) | completed
@@ -140,12 +140,12 @@ fn a_paused_turn_goes_back_as_it_is() {
 }
 
 #[test]
-fn a_reply_without_words_is_not_sent_back() {
+fn an_empty_reply_is_not_sent_back() {
     check(
         super::policies::keep_open(),
         r#"
         claim                => run.claimed | running
-        see                  => run.perceived turn.started
+        see                  => run.prepared turn.started
         say                  => turn.completed run.waiting(message) | waiting message
         steer follow_up And? => steer.queued | running
         claim                => run.claimed
@@ -162,7 +162,7 @@ fn arguments_keep_their_bytes() {
         plain(),
         r#"
         claim => run.claimed | running
-        see   => run.perceived turn.started
+        see   => run.prepared turn.started
         call write/pure {"zeta": 1, "alpha": [1.0, 2.50, 1e3], "path": "a/b\u00e9"} => turn.completed tool.started(t1.1)
     "#,
     );
@@ -181,7 +181,7 @@ fn a_reply_with_absurdly_many_calls_ends_the_run() {
         &format!(
             r#"
         claim        => run.claimed | running
-        see          => run.perceived turn.started
+        see          => run.prepared turn.started
         call {calls} => turn.failed(invalid_request) run.failed(invalid_request) | failed
     "#
         ),

@@ -4,24 +4,24 @@
 //! Never: a silent repetition.
 
 use longhaul_core::policy::Policy;
-use longhaul_core::policy::effect::InDoubt;
+use longhaul_core::policy::effect::InDoubtPolicy;
 
+use super::harness::script::check;
 use super::policies::plain;
-use super::world::script::check;
 
 #[test]
-fn before_anything_and_in_a_turn() {
+fn a_crash_before_the_first_turn_or_in_one_is_recovered() {
     check(
         plain(),
         r#"
         claim     => run.claimed | running
         crash     =>
         claim     => run.claimed
-        ? step    => perceive
-        see       => run.recovered run.perceived turn.started
+        ? step    => prepare
+        see       => run.recovered run.prepared turn.started
         crash     =>
         claim     => run.claimed
-        ? step    => goon
+        ? step    => advance
         go        => run.recovered turn.failed(lost) turn.started
         ? step    => ask turn 1 try 2 max 4096
         say Done. => turn.completed run.completed(Done.) | completed
@@ -30,18 +30,18 @@ fn before_anything_and_in_a_turn() {
 }
 
 #[test]
-fn pure_and_keyed_begin_again() {
+fn pure_and_keyed_calls_are_repeated_after_a_crash() {
     check(
         plain(),
         r#"
         claim                                     => run.claimed | running
-        see                                       => run.perceived turn.started
+        see                                       => run.prepared turn.started
         call read/pure + write/keyed + shell/once => turn.completed tool.started(t1.1) tool.started(t1.2)
         done t1.1 ok                              => tool.completed(t1.1)
         crash                                     =>
         claim                                     => run.claimed
         go                                        => run.recovered tool.started(t1.2 again 2)
-        ? step                                    => make t1.2 write {}
+        ? step                                    => run t1.2 write {}
         done t1.2 ok                              => tool.completed(t1.2) tool.started(t1.3)
         done t1.3 ok                              => tool.completed(t1.3) turn.started
     "#,
@@ -49,12 +49,12 @@ fn pure_and_keyed_begin_again() {
 }
 
 #[test]
-fn in_doubt_the_model_is_told() {
+fn in_doubt_tell_reports_to_the_model() {
     check(
         plain(),
         r#"
         claim                                   => run.claimed | running
-        see                                     => run.perceived turn.started
+        see                                     => run.prepared turn.started
         call shell/once!tell + pty/session!tell => turn.completed tool.started(t1.1)
         crash                                   =>
         claim                                   => run.claimed
@@ -68,7 +68,7 @@ fn in_doubt_the_model_is_told() {
 }
 
 #[test]
-fn a_driver_that_lives_says_why_it_does_not_know() {
+fn an_unknown_result_without_a_crash_has_a_reason() {
     let asks = |why: &str| {
         format!(
             "{why} What came of it? Approve to run it again, reject if it did not happen and should not, or answer with its result."
@@ -83,7 +83,7 @@ fn a_driver_that_lives_says_why_it_does_not_know() {
         &format!(
             r#"
         claim                    => run.claimed | running
-        see                      => run.perceived turn.started
+        see                      => run.prepared turn.started
         call send/once?          => turn.completed tool.started(t1.1)
         lose t1.1 the server ended => tool.in_doubt(t1.1)
         found t1.1 unknown       => tool.verified(t1.1) gate.raised(indoubt) run.waiting(question) | waiting question
@@ -111,12 +111,12 @@ fn a_driver_that_lives_says_why_it_does_not_know() {
 }
 
 #[test]
-fn in_doubt_a_person_is_asked() {
+fn in_doubt_ask_raises_a_gate() {
     check(
         plain(),
         r#"
         claim               => run.claimed | running
-        see                 => run.perceived turn.started
+        see                 => run.prepared turn.started
         call send/once      => turn.completed tool.started(t1.1)
         crash               =>
         claim               => run.claimed
@@ -145,16 +145,13 @@ fn in_doubt_a_person_is_asked() {
 }
 
 #[test]
-fn in_doubt_the_run_ends() {
-    let fails = Policy {
-        in_doubt: Some(InDoubt::Fail),
-        ..plain()
-    };
+fn in_doubt_fail_ends_the_run() {
+    let fails = Policy { in_doubt: Some(InDoubtPolicy::Fail), ..plain() };
     check(
         fails,
         r#"
         claim                      => run.claimed | running
-        see                        => run.perceived turn.started
+        see                        => run.prepared turn.started
         call read/pure + send/once => turn.completed tool.started(t1.1)
         done t1.1 ok               => tool.completed(t1.1) tool.started(t1.2)
         crash                      =>
@@ -165,13 +162,10 @@ fn in_doubt_the_run_ends() {
     );
     // The agent's word counts more than what the tool would have.
     check(
-        Policy {
-            in_doubt: Some(InDoubt::Fail),
-            ..plain()
-        },
+        Policy { in_doubt: Some(InDoubtPolicy::Fail), ..plain() },
         r#"
         claim              => run.claimed | running
-        see                => run.perceived turn.started
+        see                => run.prepared turn.started
         call send/once!ask => turn.completed tool.started(t1.1)
         crash              =>
         claim              => run.claimed
@@ -181,12 +175,12 @@ fn in_doubt_the_run_ends() {
 }
 
 #[test]
-fn a_tool_that_can_look_looks_first() {
+fn a_call_in_doubt_is_verified_first() {
     check(
         plain(),
         r#"
         claim                                          => run.claimed | running
-        see                                            => run.perceived turn.started
+        see                                            => run.prepared turn.started
         call push/once? + push/once? + push/once?!tell => turn.completed tool.started(t1.1)
         crash                                          =>
         claim                                          => run.claimed
@@ -197,7 +191,7 @@ fn a_tool_that_can_look_looks_first() {
         claim                                          => run.claimed
         go                                             => run.recovered tool.in_doubt(t1.2)
         found t1.2 nothing                             => tool.verified(t1.2) tool.started(t1.2 again 2)
-        ? step                                         => make t1.2 push {}
+        ? step                                         => run t1.2 push {}
         done t1.2 ok                                   => tool.completed(t1.2) tool.started(t1.3)
         crash                                          =>
         claim                                          => run.claimed
@@ -209,12 +203,12 @@ fn a_tool_that_can_look_looks_first() {
 }
 
 #[test]
-fn a_real_result_settles_a_doubt() {
+fn a_late_result_settles_a_call_in_doubt() {
     check(
         plain(),
         r#"
         claim              => run.claimed | running
-        see                => run.perceived turn.started
+        see                => run.prepared turn.started
         call send/once     => turn.completed tool.started(t1.1)
         crash              =>
         claim              => run.claimed
@@ -231,7 +225,7 @@ fn a_real_result_settles_a_doubt() {
         plain(),
         r#"
         claim             => run.claimed | running
-        see               => run.perceived turn.started
+        see               => run.prepared turn.started
         call send/once    => turn.completed tool.started(t1.1)
         crash             =>
         claim             => run.claimed
@@ -247,7 +241,7 @@ fn a_real_result_settles_a_doubt() {
         plain(),
         r#"
         claim             => run.claimed | running
-        see               => run.perceived turn.started
+        see               => run.prepared turn.started
         call send/once    => turn.completed tool.started(t1.1)
         crash             =>
         claim             => run.claimed
@@ -261,12 +255,12 @@ fn a_real_result_settles_a_doubt() {
 }
 
 #[test]
-fn a_look_that_comes_too_late_is_let_go() {
+fn a_late_verify_outcome_is_dropped() {
     check(
         plain(),
         r#"
         claim               => run.claimed | running
-        see                 => run.perceived turn.started
+        see                 => run.prepared turn.started
         call push/once?     => turn.completed tool.started(t1.1)
         crash               =>
         claim               => run.claimed
@@ -280,7 +274,7 @@ fn a_look_that_comes_too_late_is_let_go() {
         plain(),
         r#"
         claim              => run.claimed | running
-        see                => run.perceived turn.started
+        see                => run.prepared turn.started
         call push/once?    => turn.completed tool.started(t1.1)
         crash              =>
         claim              => run.claimed
@@ -292,12 +286,12 @@ fn a_look_that_comes_too_late_is_let_go() {
 }
 
 #[test]
-fn what_is_parked_is_found_as_it_was() {
+fn a_parked_run_is_unchanged_by_a_crash() {
     check(
         plain(),
         r#"
         claim                                      => run.claimed | running
-        see                                        => run.perceived turn.started
+        see                                        => run.prepared turn.started
         call ask_human/pure {"question": "Which?"} => turn.completed gate.raised(question) run.waiting(question) | waiting question
         answer Blue.                               => gate.answered | running
         claim                                      => run.claimed
@@ -314,13 +308,13 @@ fn what_is_parked_is_found_as_it_was() {
 
 /// What kills its worker each time is given up in the end.
 #[test]
-fn a_turn_and_a_call_are_not_begun_for_ever() {
+fn turns_and_calls_have_a_limit_of_starts() {
     let lost = "        crash => \n        claim => run.claimed\n";
     let turns: String = (0..63)
         .map(|_| format!("{lost}        go    => run.recovered turn.failed(lost) turn.started\n"))
         .collect();
     let begin =
-        "        claim => run.claimed | running\n        see   => run.perceived turn.started\n";
+        "        claim => run.claimed | running\n        see   => run.prepared turn.started\n";
     let end = "        go    => run.recovered turn.failed(lost) run.failed(lost) | failed\n";
     check(plain(), &format!("{begin}{turns}{lost}{end}"));
 
@@ -335,7 +329,7 @@ fn a_turn_and_a_call_are_not_begun_for_ever() {
 }
 
 #[test]
-fn deaths_count_until_the_run_makes_progress() {
+fn crashes_are_counted_until_the_run_makes_progress() {
     check(
         plain(),
         r#"
@@ -353,7 +347,7 @@ fn deaths_count_until_the_run_makes_progress() {
         claim             => run.claimed
         ? crashes         => 2
         recover           => run.recovered
-        see               => run.perceived turn.started
+        see               => run.prepared turn.started
         ? crashes         => 0
         crash             =>
         claim             => run.claimed
@@ -375,12 +369,12 @@ fn deaths_count_until_the_run_makes_progress() {
 }
 
 #[test]
-fn a_release_is_no_death_and_a_resume_begins_the_count_anew() {
+fn a_release_is_not_a_crash_and_a_resume_resets_the_count() {
     check(
         plain(),
         r#"
         claim     => run.claimed | running
-        see       => run.perceived turn.started
+        see       => run.prepared turn.started
         crash     =>
         claim     => run.claimed
         release   => run.waiting(worker) | running worker
@@ -396,7 +390,7 @@ fn a_release_is_no_death_and_a_resume_begins_the_count_anew() {
         plain(),
         r#"
         claim          => run.claimed | running
-        see            => run.perceived turn.started
+        see            => run.prepared turn.started
         call read/pure => turn.completed tool.started(t1.1)
         release        => run.waiting(worker) | running worker
         claim          => run.claimed | running
@@ -412,7 +406,7 @@ fn a_crash_loop_is_blocked_until_somebody_answers() {
         plain(),
         r#"
         claim           => run.claimed | running
-        see             => run.perceived turn.started
+        see             => run.prepared turn.started
         call read/pure  => turn.completed tool.started(t1.1)
         crash           =>
         claim           => run.claimed
@@ -440,7 +434,7 @@ fn a_crash_loop_without_a_call_under_way_names_the_turn() {
     let again = "        recover => run.recovered\n";
     let deaths = format!("{death}{again}{death}{again}{death}");
     let asked = "        claim => run.claimed | running
-        see => run.perceived turn.started
+        see => run.prepared turn.started
         call ask_human/pure {\"question\": \"Which?\"} => turn.completed gate.raised(question) run.waiting(question) | waiting question
         answer Blue. => gate.answered | running
         claim => run.claimed\n";

@@ -5,16 +5,16 @@
 use longhaul_core::policy::Policy;
 use longhaul_core::policy::retry::RetryPolicy;
 
+use super::harness::script::check;
 use super::policies::plain;
-use super::world::script::check;
 
 #[test]
-fn a_call_is_tried_after_2_4_8_seconds_then_the_run_again() {
+fn a_model_call_is_retried_after_2_4_8_seconds_then_the_run() {
     check(
         plain(),
         r#"
         claim          => run.claimed | running
-        see            => run.perceived turn.started
+        see            => run.prepared turn.started
         err overloaded => turn.failed(overloaded) run.waiting(retry) | waiting retry
         ? timers       => [2498]
         fire           => timer.fired | running
@@ -55,12 +55,12 @@ fn a_call_is_tried_after_2_4_8_seconds_then_the_run_again() {
 }
 
 #[test]
-fn the_providers_word_is_a_floor() {
+fn retry_after_is_a_minimum_delay() {
     check(
         plain(),
         r#"
         claim             => run.claimed | running
-        see               => run.perceived turn.started
+        see               => run.prepared turn.started
         err rate_limit 40 => turn.failed(rate_limit) run.waiting(rate_limit) | waiting rate_limit
         ? timers          => [40000]
         ? why             => The provider wants fewer requests; it asks again at 2026-01-01T00:00:40.000000Z.
@@ -75,7 +75,7 @@ fn the_providers_word_is_a_floor() {
         plain(),
         r#"
         claim                           => run.claimed | running
-        see                             => run.perceived turn.started
+        see                             => run.prepared turn.started
         err rate_limit 9223372036854775 => turn.failed(rate_limit) run.waiting(rate_limit) | waiting rate_limit
         steer after_batch Go on.        => steer.queued | running
         claim                           => run.claimed
@@ -85,26 +85,21 @@ fn the_providers_word_is_a_floor() {
 }
 
 #[test]
-fn what_will_not_pass_ends() {
+fn a_permanent_failure_ends_the_run() {
     for class in ["auth", "invalid_request", "refused", "quota"] {
-        let mut world = super::world::World::new(plain());
+        let mut world = super::harness::TestRun::new(plain());
         world.play("claim");
         world.play("see");
         let came = world.play(&format!("err {class}"));
         assert_eq!(came, format!("turn.failed({class}) run.failed({class})"));
     }
-    let never = Policy {
-        retry: RetryPolicy {
-            max_retries: 0,
-            ..RetryPolicy::default()
-        },
-        ..plain()
-    };
+    let never =
+        Policy { retry: RetryPolicy { max_retries: 0, ..RetryPolicy::default() }, ..plain() };
     check(
         never,
         r#"
         claim      => run.claimed | running
-        see        => run.perceived turn.started
+        see        => run.prepared turn.started
         err server => turn.failed(server) run.waiting(retry) | waiting retry
         fire       => timer.fired | running
         claim      => run.claimed
@@ -123,13 +118,13 @@ fn what_will_not_pass_ends() {
 }
 
 #[test]
-fn another_model_is_asked_when_one_fails_for_good() {
+fn a_fallback_model_is_used_after_a_permanent_failure() {
     // A key that is refused is not waited for; the next turn stays with the other.
     check(
         plain(),
         r#"
         claim          => run.claimed | running
-        see b/x c/y    => run.perceived turn.started
+        see b/x c/y    => run.prepared turn.started
         ? model        => scripted/poem
         err auth       => turn.failed(auth) turn.started
         ? model        => b/x
@@ -148,7 +143,7 @@ fn another_model_is_asked_when_one_fails_for_good() {
         plain(),
         r#"
         claim          => run.claimed | running
-        see b/x        => run.perceived turn.started
+        see b/x        => run.prepared turn.started
         err overloaded => turn.failed(overloaded) run.waiting(retry) | waiting retry
         fire           => timer.fired | running
         claim          => run.claimed
@@ -170,13 +165,13 @@ fn another_model_is_asked_when_one_fails_for_good() {
 }
 
 #[test]
-fn another_model_is_asked_only_where_that_helps() {
+fn a_fallback_model_is_used_only_where_it_helps() {
     // A provider that wants to be left alone for long is left alone.
     check(
         plain(),
         r#"
         claim               => run.claimed | running
-        see b/x             => run.perceived turn.started
+        see b/x             => run.prepared turn.started
         err rate_limit 3600 => turn.failed(rate_limit) turn.started
         ? model             => b/x
         err rate_limit 3600 => turn.failed(rate_limit) run.waiting(rate_limit) | waiting rate_limit
@@ -187,7 +182,7 @@ fn another_model_is_asked_only_where_that_helps() {
         plain(),
         r#"
         claim                => run.claimed | running
-        see b/x              => run.perceived turn.started
+        see b/x              => run.prepared turn.started
         err context_overflow => turn.failed(context_overflow) turn.started
         ? model              => scripted/poem
         err auth             => turn.failed(auth) turn.started
@@ -199,7 +194,7 @@ fn another_model_is_asked_only_where_that_helps() {
         plain(),
         r#"
         claim       => run.claimed | running
-        see b/x     => run.perceived turn.started
+        see b/x     => run.prepared turn.started
         cancel      => run.cancel_requested
         err auth    => turn.failed(auth) run.cancelled | cancelled
     "#,
@@ -207,12 +202,12 @@ fn another_model_is_asked_only_where_that_helps() {
 }
 
 #[test]
-fn a_conversation_that_is_too_long_is_shortened_once() {
+fn a_conversation_that_is_too_long_is_compacted_once() {
     check(
         plain(),
         r#"
         claim                 => run.claimed | running
-        see                   => run.perceived turn.started
+        see                   => run.prepared turn.started
         call read/pure        => turn.completed tool.started(t1.1)
         done t1.1 a long poem => tool.completed(t1.1) turn.started
         err context_overflow  => turn.failed(context_overflow) turn.started
@@ -227,7 +222,7 @@ fn a_conversation_that_is_too_long_is_shortened_once() {
         plain(),
         r#"
         claim                => run.claimed | running
-        see                  => run.perceived turn.started
+        see                  => run.prepared turn.started
         err context_overflow => turn.failed(context_overflow) turn.started
         err network          => turn.failed(network) run.waiting(retry) | waiting retry
         fire                 => timer.fired | running
@@ -245,7 +240,7 @@ fn a_conversation_that_is_too_long_is_shortened_once() {
         plain(),
         r#"
         claim                => run.claimed | running
-        see                  => run.perceived turn.started
+        see                  => run.prepared turn.started
         err context_overflow => turn.failed(context_overflow) turn.started
         err context_overflow => turn.failed(context_overflow) run.failed(context_overflow) | failed
         ? outcome            => context_overflow: the conversation could not be shortened: the provider said context_overflow
@@ -254,16 +249,10 @@ fn a_conversation_that_is_too_long_is_shortened_once() {
 }
 
 #[test]
-fn a_summary_never_parts_a_call_from_its_result() {
+fn a_summary_never_separates_a_call_from_its_result() {
     for replaced in 0..6 {
-        let mut world = super::world::World::new(plain());
-        for line in [
-            "claim",
-            "see",
-            "call read/pure",
-            "done t1.1 ok",
-            "err context_overflow",
-        ] {
+        let mut world = super::harness::TestRun::new(plain());
+        for line in ["claim", "see", "call read/pure", "done t1.1 ok", "err context_overflow"] {
             world.play(line);
         }
         // The world checks the conversation that is asked next.
@@ -273,12 +262,12 @@ fn a_summary_never_parts_a_call_from_its_result() {
 }
 
 #[test]
-fn a_timer_that_nobody_waits_for_changes_nothing() {
+fn a_stale_timer_changes_nothing() {
     check(
         plain(),
         r#"
         claim                  => run.claimed | running
-        see                    => run.perceived turn.started
+        see                    => run.prepared turn.started
         err overloaded         => turn.failed(overloaded) run.waiting(retry) | waiting retry
         steer after_batch Now. => steer.queued | running
         claim                  => run.claimed
@@ -295,12 +284,12 @@ fn a_timer_that_nobody_waits_for_changes_nothing() {
 }
 
 #[test]
-fn a_call_of_no_use_counts_with_what_it_really_cost() {
+fn a_failed_model_call_is_charged_its_real_cost() {
     check(
         plain(),
         r#"
         claim            => run.claimed | running
-        see              => run.perceived turn.started
+        see              => run.prepared turn.started
         waste server 777 => turn.failed(server) run.waiting(retry) | waiting retry
         ? cost           => 777
         fire             => timer.fired | running

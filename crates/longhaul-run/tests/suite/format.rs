@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use longhaul_core::event::Event;
 use longhaul_core::policy::Policy;
-use longhaul_core::policy::effect::InDoubt;
+use longhaul_core::policy::effect::InDoubtPolicy;
 
-use super::policies::{asks, keep_open, money, result_gate, ruled};
-use super::world::World;
+use super::harness::TestRun;
+use super::policies::{ask_rule, keep_open, result_gate, with_money_cap, with_rule};
 
 /// Journals that together hold every kind that the heart states.
-const LIVES: &[&str] = &[
+const SCRIPTS: &[&str] = &[
     "steer before_next_tool; resteer after_batch; claim; see; \
      call read/pure {\"path\": \"a/b\\u00e9\", \"size\": 1.50} + nonsense/bad; done t1.1 ok; \
      steer after_batch; unsteer; say Done.",
@@ -32,12 +32,9 @@ const LIVES: &[&str] = &[
 ];
 
 /// Kinds that the rooms around the heart state.
-const AROUND: &[(&str, &str)] = &[
+const OTHER_KINDS: &[(&str, &str)] = &[
     ("run.overdue", r#"{"active":9000,"soft_timeout":8000}"#),
-    (
-        "run.forked",
-        r#"{"from":"run_01j0000000e008000j6hb7h6nw","before":7}"#,
-    ),
+    ("run.forked", r#"{"from":"run_01j0000000e008000j6hb7h6nw","before":7}"#),
     ("tool.progress", r#"{"call":"t1.1","message":"3 of 7"}"#),
     (
         "child.started",
@@ -49,16 +46,10 @@ const AROUND: &[(&str, &str)] = &[
     ),
     (
         "budget.settled",
-        r#"{"turn":1,"held":{"micros":5,"tokens":7},"charged":{"micros":5,"tokens":7}}"#,
+        r#"{"turn":1,"held":{"micro_usd":5,"tokens":7},"charged":{"micro_usd":5,"tokens":7}}"#,
     ),
-    (
-        "chain.step_started",
-        r#"{"step":1,"run":"run_01j0000000e008000j6hb7h6nw"}"#,
-    ),
-    (
-        "chain.step_completed",
-        r#"{"step":1,"run":"run_01j0000000e008000j6hb7h6nw"}"#,
-    ),
+    ("chain.step_started", r#"{"step":1,"run":"run_01j0000000e008000j6hb7h6nw"}"#),
+    ("chain.step_completed", r#"{"step":1,"run":"run_01j0000000e008000j6hb7h6nw"}"#),
 ];
 
 const SANDBOX: &str = r#"{"sandbox":"sbx_01j0000000e008000j6hb7h6nw","provider":"local","handle":"lh-7","host":"box"}"#;
@@ -66,36 +57,29 @@ const SANDBOX: &str = r#"{"sandbox":"sbx_01j0000000e008000j6hb7h6nw","provider":
 fn policies() -> Vec<Policy> {
     let asked = longhaul_core::policy::gate::GateRule {
         remind: Some(longhaul_core::time::Millis::from_secs(60)),
-        ..asks()
+        ..ask_rule()
     };
     let two = longhaul_core::policy::gate::GateRule {
-        approvers: longhaul_core::policy::gate::Approvers {
-            count: 2,
-            not_submitter: true,
-        },
-        ..asks()
+        approvers: longhaul_core::policy::gate::Approvers { count: 2, not_submitter: true },
+        ..ask_rule()
     };
-    let poor = Policy {
-        rules: vec![two],
-        in_doubt: Some(InDoubt::Ask),
-        ..money(1)
-    };
+    let poor = Policy { rules: vec![two], in_doubt: Some(InDoubtPolicy::Ask), ..with_money_cap(1) };
     let open = Policy {
         result_gate: result_gate(longhaul_core::policy::gate::OnTimeout::Approve).result_gate,
         ..keep_open()
     };
-    vec![keep_open(), ruled(asked), Policy::default(), open, poor]
+    vec![keep_open(), with_rule(asked), Policy::default(), open, poor]
 }
 
 #[test]
-fn every_kind_has_its_form() {
+fn every_event_kind_has_a_stable_format() {
     let mut forms: BTreeMap<&str, String> = BTreeMap::new();
-    for (policy, life) in policies().into_iter().zip(LIVES) {
-        let mut world = World::new(policy);
+    for (policy, life) in policies().into_iter().zip(SCRIPTS) {
+        let mut world = TestRun::new(policy);
         for line in life.split("; ") {
             world.play(line);
         }
-        world.bring_to_an_end();
+        world.run_to_end();
         for entry in &world.entries {
             let form = || entry.event.encode().unwrap();
             forms.entry(entry.event.kind()).or_insert_with(form);
@@ -103,10 +87,7 @@ fn every_kind_has_its_form() {
     }
     let sandboxes = Event::KINDS.iter().map(|(kind, _, _)| *kind);
     let sandboxes = sandboxes.filter(|kind| kind.starts_with("sandbox."));
-    let around = AROUND
-        .iter()
-        .copied()
-        .chain(sandboxes.map(|kind| (kind, SANDBOX)));
+    let around = OTHER_KINDS.iter().copied().chain(sandboxes.map(|kind| (kind, SANDBOX)));
     for (kind, form) in around {
         let event = Event::decode(kind, 1, form).unwrap();
         assert_eq!(event.encode().unwrap(), form, "{kind}");
@@ -115,9 +96,7 @@ fn every_kind_has_its_form() {
     }
     let mut text = String::new();
     for (kind, version, format) in Event::KINDS {
-        let form = forms
-            .get(kind)
-            .unwrap_or_else(|| panic!("no example of {kind}"));
+        let form = forms.get(kind).unwrap_or_else(|| panic!("no example of {kind}"));
         text += &format!("{kind} v{version} format {format}\n  {form}\n");
     }
     insta::assert_snapshot!("events", text);

@@ -2,18 +2,18 @@
 //!
 //! Never: a yes that means more than what was shown.
 
-use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, Verdict};
+use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, RuleAction};
 
-use super::policies::{asks, asks_until, result_gate, ruled};
-use super::world::script::check;
+use super::harness::script::check;
+use super::policies::{ask_rule, ask_rule_with_timeout, result_gate, with_rule};
 
 #[test]
-fn gates_are_raised_together_and_hold_what_follows() {
+fn gates_are_raised_together_and_hold_later_calls() {
     check(
-        ruled(asks()),
+        with_rule(ask_rule()),
         r#"
         claim        => run.claimed | running
-        see          => run.perceived turn.started
+        see          => run.prepared turn.started
         call read/pure + shell/once {"command": "a"} + read/pure + shell/once {"command": "b"} => turn.completed gate.raised(approval) gate.raised(approval) tool.started(t1.1)
         done t1.1 ok => tool.completed(t1.1) run.waiting(approval) | waiting approval
         yes @2       => gate.answered | running
@@ -30,16 +30,16 @@ fn gates_are_raised_together_and_hold_what_follows() {
 }
 
 #[test]
-fn a_yes_names_what_was_shown() {
+fn an_approval_needs_the_current_digest() {
     check(
-        ruled(asks()),
+        with_rule(ask_rule()),
         r#"
         claim                               => run.claimed | running
-        see                                 => run.perceived turn.started
+        see                                 => run.prepared turn.started
         call shell/once {"command": "rm x"} => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
         yes blind                           => !digest_missing
         yes stale                           => !digest_changed
-        answer maybe                        => !wrong_decision
+        answer maybe                        => !invalid_decision
         no stale                            => !digest_changed
         yes                                 => gate.answered | running
         yes @1                              => !already_answered
@@ -49,17 +49,17 @@ fn a_yes_names_what_was_shown() {
 }
 
 #[test]
-fn an_edit_is_what_runs_and_the_model_reads_it() {
+fn an_edit_replaces_the_input_and_is_shown_to_the_model() {
     check(
-        ruled(asks()),
+        with_rule(ask_rule()),
         r#"
         claim                               => run.claimed | running
-        see                                 => run.perceived turn.started
+        see                                 => run.prepared turn.started
         call shell/once {"command": "rm x"} => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
         edit {"command": "ls"}              => gate.answered | running
         claim                               => run.claimed
         go                                  => tool.started(t1.1)
-        ? step                              => make t1.1 shell {"command": "ls"}
+        ? step                              => run t1.1 shell {"command": "ls"}
         done t1.1 x                         => tool.completed(t1.1) turn.started
         ? said                              => t1.1: A person changed this call to {"command": "ls"} / x
     "#,
@@ -67,12 +67,12 @@ fn an_edit_is_what_runs_and_the_model_reads_it() {
 }
 
 #[test]
-fn a_no_is_the_result() {
+fn a_rejection_is_the_result_of_the_call() {
     check(
-        ruled(asks()),
+        with_rule(ask_rule()),
         r#"
         claim                        => run.claimed | running
-        see                          => run.perceived turn.started
+        see                          => run.prepared turn.started
         call shell/once + shell/once => turn.completed gate.raised(approval) gate.raised(approval) run.waiting(approval) | waiting approval
         no                           => gate.answered | running
         no Use the trash.            => gate.answered
@@ -84,12 +84,12 @@ fn a_no_is_the_result() {
 }
 
 #[test]
-fn for_this_run_is_remembered_until_it_is_revoked() {
+fn an_approval_for_the_run_lasts_until_it_is_revoked() {
     check(
-        ruled(asks()),
+        with_rule(ask_rule()),
         r#"
         claim           => run.claimed | running
-        see             => run.perceived turn.started
+        see             => run.prepared turn.started
         call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
         no run          => !scope_not_offered
         yes run         => rule.added gate.answered | running
@@ -102,15 +102,12 @@ fn for_this_run_is_remembered_until_it_is_revoked() {
         call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
     "#,
     );
-    let always = GateRule {
-        always: true,
-        ..asks()
-    };
+    let always = GateRule { always: true, ..ask_rule() };
     check(
-        ruled(always),
+        with_rule(always),
         r#"
         claim           => run.claimed | running
-        see             => run.perceived turn.started
+        see             => run.prepared turn.started
         call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
         yes run         => !scope_not_offered
         yes             => gate.answered | running
@@ -119,17 +116,17 @@ fn for_this_run_is_remembered_until_it_is_revoked() {
 }
 
 #[test]
-fn denied_is_denied() {
+fn a_denied_call_is_not_run() {
     let deny = GateRule {
         subject: Some("rm *".into()),
-        verdict: Verdict::Deny("use the trash".into()),
-        ..asks()
+        action: RuleAction::Deny("use the trash".into()),
+        ..ask_rule()
     };
     check(
-        ruled(deny),
+        with_rule(deny),
         r#"
         claim       => run.claimed | running
-        see         => run.perceived turn.started
+        see         => run.prepared turn.started
         call shell/once {"command": "rm x"} + shell/once {"command": "ls"} => turn.completed tool.failed(t1.1) tool.started(t1.2)
         done t1.2 x => tool.completed(t1.2) turn.started
         ? said      => t1.1: ! denied: use the trash | t1.2: x
@@ -138,47 +135,41 @@ fn denied_is_denied() {
 }
 
 #[test]
-fn several_must_agree_and_an_edit_counts_anew() {
-    let two = GateRule {
-        approvers: Approvers {
-            count: 2,
-            not_submitter: true,
-        },
-        ..asks()
-    };
+fn several_approvers_must_agree_and_an_edit_resets_the_votes() {
+    let two = GateRule { approvers: Approvers { count: 2, not_submitter: true }, ..ask_rule() };
     check(
-        ruled(two.clone()),
+        with_rule(two.clone()),
         r#"
         claim                               => run.claimed | running
-        see                                 => run.perceived turn.started
+        see                                 => run.prepared turn.started
         call shell/once {"command": "rm x"} => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
-        yes by key:boss                     => !own_run
+        yes by key:boss                     => !self_approval
         yes by cli:anna                     => gate.voted
-        yes by cli:anna                     => !voted_before
+        yes by cli:anna                     => !already_voted
         edit {"command": "ls"} by cli:bob   => gate.voted
-        yes by cli:bob                      => !voted_before
+        yes by cli:bob                      => !already_voted
         yes stale by cli:anna               => !digest_changed
         yes by cli:anna                     => gate.answered | running
         claim                               => run.claimed
         go                                  => tool.started(t1.1)
-        ? step                              => make t1.1 shell {"command": "ls"}
+        ? step                              => run t1.1 shell {"command": "ls"}
     "#,
     );
     check(
-        ruled(two.clone()),
+        with_rule(two.clone()),
         r#"
         claim               => run.claimed | running
-        see                 => run.perceived turn.started
+        see                 => run.prepared turn.started
         call shell/once     => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
         yes run by cli:anna => gate.voted
         yes by cli:bob      => gate.answered | running
     "#,
     );
     check(
-        ruled(two),
+        with_rule(two),
         r#"
         claim           => run.claimed | running
-        see             => run.perceived turn.started
+        see             => run.prepared turn.started
         call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
         yes by cli:anna => gate.voted
         no by key:boss  => gate.answered | running
@@ -187,12 +178,12 @@ fn several_must_agree_and_an_edit_counts_anew() {
 }
 
 #[test]
-fn silence_means_what_the_rule_says() {
+fn an_expired_gate_follows_on_timeout() {
     check(
-        asks_until(OnTimeout::Reject),
+        ask_rule_with_timeout(OnTimeout::Reject),
         r#"
         claim           => run.claimed | running
-        see             => run.perceived turn.started
+        see             => run.prepared turn.started
         call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
         tick 600        => gate.expired(reject) | running
         yes @1          => !gate_expired
@@ -202,10 +193,10 @@ fn silence_means_what_the_rule_says() {
     "#,
     );
     check(
-        asks_until(OnTimeout::Approve),
+        ask_rule_with_timeout(OnTimeout::Approve),
         r#"
         claim           => run.claimed | running
-        see             => run.perceived turn.started
+        see             => run.prepared turn.started
         call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
         tick 600        => gate.expired(approve) | running
         claim           => run.claimed
@@ -213,10 +204,10 @@ fn silence_means_what_the_rule_says() {
     "#,
     );
     check(
-        asks_until(OnTimeout::Fail),
+        ask_rule_with_timeout(OnTimeout::Fail),
         r#"
         claim                        => run.claimed | running
-        see                          => run.perceived turn.started
+        see                          => run.prepared turn.started
         call shell/once + shell/once => turn.completed gate.raised(approval) gate.raised(approval) run.waiting(approval) | waiting approval
         fire                         => gate.expired(fail) | running
         claim                        => run.claimed
@@ -226,10 +217,10 @@ fn silence_means_what_the_rule_says() {
     "#,
     );
     check(
-        asks_until(OnTimeout::Pause),
+        ask_rule_with_timeout(OnTimeout::Pause),
         r#"
         claim           => run.claimed | running
-        see             => run.perceived turn.started
+        see             => run.prepared turn.started
         call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
         tick 600        => gate.expired(pause) | running
         claim           => run.claimed
@@ -245,16 +236,14 @@ fn silence_means_what_the_rule_says() {
 }
 
 #[test]
-fn people_are_reminded_and_the_run_sleeps_on() {
-    let reminds = GateRule {
-        remind: Some(longhaul_core::time::Millis::from_secs(60)),
-        ..asks()
-    };
+fn a_reminder_does_not_wake_the_run() {
+    let reminds =
+        GateRule { remind: Some(longhaul_core::time::Millis::from_secs(60)), ..ask_rule() };
     check(
-        ruled(reminds),
+        with_rule(reminds),
         r#"
         claim           => run.claimed | running
-        see             => run.perceived turn.started
+        see             => run.prepared turn.started
         call shell/once => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
         tick 60         => gate.reminded
         yes             => gate.answered | running
@@ -264,12 +253,12 @@ fn people_are_reminded_and_the_run_sleeps_on() {
 }
 
 #[test]
-fn a_result_is_good_or_not() {
+fn a_result_gate_approves_or_rejects_the_output() {
     check(
         result_gate(OnTimeout::Reject),
         r#"
         claim               => run.claimed | running
-        see                 => run.perceived turn.started
+        see                 => run.prepared turn.started
         say A poem.         => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
         no Make it shorter. => gate.answered | running
         claim               => run.claimed
@@ -286,7 +275,7 @@ fn a_result_is_good_or_not() {
         result_gate(OnTimeout::Reject),
         r#"
         claim       => run.claimed | running
-        see         => run.perceived turn.started
+        see         => run.prepared turn.started
         say A poem. => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
         no          => gate.answered | running
         claim       => run.claimed
@@ -298,7 +287,7 @@ fn a_result_is_good_or_not() {
         result_gate(OnTimeout::Approve),
         r#"
         claim       => run.claimed | running
-        see         => run.perceived turn.started
+        see         => run.prepared turn.started
         say A poem. => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
         tick 600    => gate.expired(approve) | running
         claim       => run.claimed
@@ -309,7 +298,7 @@ fn a_result_is_good_or_not() {
         result_gate(OnTimeout::Pause),
         r#"
         claim       => run.claimed | running
-        see         => run.perceived turn.started
+        see         => run.prepared turn.started
         say A poem. => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
         tick 600    => gate.expired(pause) | running
         claim       => run.claimed
@@ -324,7 +313,7 @@ fn a_result_is_good_or_not() {
         result_gate(OnTimeout::Fail),
         r#"
         claim       => run.claimed | running
-        see         => run.perceived turn.started
+        see         => run.prepared turn.started
         say A poem. => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
         tick 600    => gate.expired(fail) | running
         claim       => run.claimed
@@ -334,22 +323,19 @@ fn a_result_is_good_or_not() {
 }
 
 #[test]
-fn an_edited_result_is_a_whole_one() {
+fn an_edited_result_replaces_the_output() {
     for (edit, outcome) in [
         (r#""Roses.""#, r#"{"text":"Roses."}"#),
         (r#"{"text": "Roses."}"#, r#"{"text":"Roses."}"#),
-        (
-            r#"{"lines": 2}"#,
-            r#"{"text":"{\"lines\": 2}","data":{"lines": 2}}"#,
-        ),
+        (r#"{"lines": 2}"#, r#"{"text":"{\"lines\": 2}","data":{"lines": 2}}"#),
     ] {
-        let mut world = super::world::World::new(result_gate(OnTimeout::Reject));
+        let mut world = super::harness::TestRun::new(result_gate(OnTimeout::Reject));
         for line in ["claim", "see", r#"say {"lines": 4}"#] {
             world.play(line);
         }
         world.play(&format!("edit {edit}"));
         world.play("claim");
         world.play("go");
-        assert_eq!(world.shown("outcome"), outcome, "{edit}");
+        assert_eq!(world.show("outcome"), outcome, "{edit}");
     }
 }

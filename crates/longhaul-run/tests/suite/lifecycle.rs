@@ -2,26 +2,26 @@
 //!
 //! Never: a state that only the fold knows. Each line shows the status of lists.
 
+use super::harness::script::check;
 use super::policies::{keep_open, plain};
-use super::world::script::check;
 
 #[test]
-fn a_run_thinks_acts_and_ends() {
+fn a_run_calls_model_and_tools_and_completes() {
     check(
         plain(),
         r#"
         ? why                        => It waits for a worker.
         claim                        => run.claimed | running
-        ? step                       => perceive
-        see                          => run.perceived turn.started
+        ? step                       => prepare
+        see                          => run.prepared turn.started
         ? step                       => ask turn 1 try 1 max 4096
         call read/pure {"path": "a"} => turn.completed tool.started(t1.1)
-        ? step                       => make t1.1 read {"path": "a"}
+        ? step                       => run t1.1 read {"path": "a"}
         done t1.1 a poem             => tool.completed(t1.1) turn.started
         ? said                       => t1.1: a poem
         say Here it is.              => turn.completed run.completed(Here it is.) | completed
         ? outcome                    => {"text":"Here it is."}
-        ? step                       => rest
+        ? step                       => idle
     "#,
     );
 }
@@ -32,7 +32,7 @@ fn a_final_object_is_data() {
         plain(),
         r#"
         claim                                   => run.claimed | running
-        see                                     => run.perceived turn.started
+        see                                     => run.prepared turn.started
         say {"success": true, "confidence": 90} => turn.completed run.completed({"success": true, "confidence": 90}) | completed
         ? outcome                               => {"text":"{\"success\": true, \"confidence\": 90}","data":{"success": true, "confidence": 90},"confidence":90}
     "#,
@@ -45,7 +45,7 @@ fn finish_ends_the_run_when_all_calls_are_done() {
         plain(),
         r#"
         claim        => run.claimed | running
-        see          => run.perceived turn.started
+        see          => run.prepared turn.started
         call finish/pure {"output": {"success": false}} + read/pure => turn.completed tool.completed(t1.1) tool.started(t1.2)
         done t1.2 ok => tool.completed(t1.2) run.completed({"success":false}) | completed
         ? outcome    => {"text":"{\"success\":false}","data":{"success":false}}
@@ -54,12 +54,12 @@ fn finish_ends_the_run_when_all_calls_are_done() {
 }
 
 #[test]
-fn finish_beside_a_failed_call_lets_the_agent_think_again() {
+fn finish_beside_a_failed_call_starts_another_turn() {
     check(
         plain(),
         r#"
         claim          => run.claimed | running
-        see            => run.perceived turn.started
+        see            => run.prepared turn.started
         call finish/pure {"output": "sent"} + send/once => turn.completed tool.completed(t1.1) tool.started(t1.2)
         fail t1.2 no   => tool.failed(t1.2) turn.started
     "#,
@@ -72,7 +72,7 @@ fn a_run_that_is_kept_open_goes_on_with_a_message_and_ends_by_itself() {
         keep_open(),
         r#"
         claim                         => run.claimed | running
-        see                           => run.perceived turn.started
+        see                           => run.prepared turn.started
         say First.                    => turn.completed run.waiting(message) | waiting message
         ? timers                      => [3600000]
         steer follow_up More, please. => steer.queued | running
@@ -94,7 +94,7 @@ fn a_run_that_is_kept_open_goes_on_with_a_message_and_ends_by_itself() {
         keep_open(),
         r#"
         claim                                   => run.claimed | running
-        see                                     => run.perceived turn.started
+        see                                     => run.prepared turn.started
         call finish/pure {"output": "The end."} => turn.completed tool.completed(t1.1) run.completed(The end.) | completed
     "#,
     );
@@ -106,7 +106,7 @@ fn control_calls_never_run() {
         plain(),
         r#"
         claim                                         => run.claimed | running
-        see                                           => run.perceived turn.started
+        see                                           => run.prepared turn.started
         call ask_human/pure {"question": "Which colour?", "options": ["red", "blue"]} => turn.completed gate.raised(question) run.waiting(question) | waiting question
         ? gates                                       => Which colour?
         ? why                                         => It waits for an answer: Which colour?
@@ -134,7 +134,7 @@ fn a_wait_is_a_timer_or_a_signal() {
         plain(),
         r#"
         claim                                    => run.claimed | running
-        see                                      => run.perceived turn.started
+        see                                      => run.prepared turn.started
         call wait/pure {"for": "2h"} + read/pure => turn.completed tool.started(t1.1) tool.started(t1.2)
         ? timers                                 => [7200000]
         done t1.2 ok                             => tool.completed(t1.2) run.waiting(timer) | waiting timer
@@ -159,7 +159,7 @@ fn a_wait_is_a_timer_or_a_signal() {
 }
 
 #[test]
-fn a_run_is_cancelled_wherever_it_stands() {
+fn a_run_can_be_cancelled_in_every_stage() {
     for (until, closing) in [
         ("", "close"),
         ("claim", "go"),
@@ -169,14 +169,8 @@ fn a_run_is_cancelled_wherever_it_stands() {
         ("claim; see; err context_overflow", "sum 1"),
         ("claim; see; call shell/once", "done t1.1 ok"),
         ("claim; see; call shell/once", "kill t1.1"),
-        (
-            "claim; see; call ask_human/pure {\"question\": \"?\"}",
-            "close",
-        ),
-        (
-            "claim; see; call wait/pure {\"for\": \"1h\"}; claim",
-            "close",
-        ),
+        ("claim; see; call ask_human/pure {\"question\": \"?\"}", "close"),
+        ("claim; see; call wait/pure {\"for\": \"1h\"}; claim", "close"),
         ("claim; see; err overloaded", "close"),
         ("claim; missing a key", "close"),
         ("claim; release", "close"),
@@ -185,36 +179,33 @@ fn a_run_is_cancelled_wherever_it_stands() {
         ("claim; see; pause; say Hm.", "close"),
         ("claim; still", "go"),
     ] {
-        let mut world = super::world::World::new(plain());
+        let mut world = super::harness::TestRun::new(plain());
         for line in until.split("; ").filter(|line| !line.is_empty()) {
             world.play(line);
         }
         if closing != "close" {
             world.play("cancel enough");
-            if world.rows.head == super::world::rows::Head::Ready {
+            if world.rows.head == super::harness::rows::Head::Ready {
                 world.play("claim");
             }
         }
         let came = world.play(closing);
-        assert!(
-            came.ends_with("run.cancelled"),
-            "{until}; {closing}: {came}"
-        );
+        assert!(came.ends_with("run.cancelled"), "{until}; {closing}: {came}");
         assert!(!came.contains(".started"), "{came}");
     }
 }
 
 #[test]
-fn a_cancel_waits_for_what_runs_and_keeps_its_result() {
+fn a_cancel_waits_for_running_calls_and_keeps_their_results() {
     check(
         plain(),
         r#"
         claim                                     => run.claimed | running
-        see                                       => run.perceived turn.started
+        see                                       => run.prepared turn.started
         call read/pure + write/keyed + shell/once => turn.completed tool.started(t1.1) tool.started(t1.2)
         cancel                                    => run.cancel_requested
         go                                        =>
-        ? step                                    => make t1.1 read {}, make t1.2 write {}
+        ? step                                    => run t1.1 read {}, run t1.2 write {}
         done t1.1 late                            => tool.completed(t1.1)
         steer interrupt                           => steer.queued
         kill t1.2                                 => tool.interrupted(t1.2) steer.dropped run.cancelled | cancelled
@@ -230,7 +221,7 @@ fn a_cancel_reaches_a_paused_run() {
         plain(),
         r#"
         claim   => run.claimed | running
-        see     => run.perceived turn.started
+        see     => run.prepared turn.started
         pause   => run.pause_requested
         say Hm. => turn.completed run.paused | paused
         cancel  => run.cancel_requested | running
@@ -241,12 +232,12 @@ fn a_cancel_reaches_a_paused_run() {
 }
 
 #[test]
-fn a_pause_waits_for_what_runs() {
+fn a_pause_waits_for_running_calls() {
     check(
         plain(),
         r#"
         claim          => run.claimed | running
-        see            => run.perceived turn.started
+        see            => run.prepared turn.started
         pause          => run.pause_requested
         ? step         => ask turn 1 try 1 max 4096
         call read/pure => turn.completed run.paused | paused
@@ -264,12 +255,12 @@ fn a_pause_waits_for_what_runs() {
 }
 
 #[test]
-fn a_pause_stills_a_run_that_waits_and_it_waits_again() {
+fn a_waiting_run_is_paused_and_waits_again_after_resume() {
     check(
         plain(),
         r#"
         claim                                      => run.claimed | running
-        see                                        => run.perceived turn.started
+        see                                        => run.prepared turn.started
         call ask_human/pure {"question": "Which?"} => turn.completed gate.raised(question) run.waiting(question) | waiting question
         pause                                      => run.pause_requested | running
         claim                                      => run.claimed
@@ -297,10 +288,10 @@ fn a_pause_stills_a_run_that_waits_and_it_waits_again() {
         plain(),
         r#"
         still  => run.pause_requested run.paused | paused
-        still  => !already
-        pause  => !already
+        still  => !already_in_state
+        pause  => !already_in_state
         resume => run.resumed | pending
-        ? step => perceive
+        ? step => prepare
         claim  => run.claimed | running
     "#,
     );
@@ -312,7 +303,7 @@ fn a_pause_keeps_the_time_of_a_retry() {
         plain(),
         r#"
         claim          => run.claimed | running
-        see            => run.perceived turn.started
+        see            => run.prepared turn.started
         pause          => run.pause_requested
         err overloaded => turn.failed(overloaded) run.paused | paused
         resume         => run.resumed | running
@@ -331,7 +322,7 @@ fn a_pause_keeps_the_time_of_a_retry() {
 }
 
 #[test]
-fn a_missing_part_blocks_until_somebody_helps() {
+fn a_missing_dependency_blocks_until_resume() {
     check(
         plain(),
         r#"
@@ -346,8 +337,8 @@ fn a_missing_part_blocks_until_somebody_helps() {
         missing Set OPENAI_API_KEY. => gate.withdrawn gate.raised(blocked) run.blocked | blocked blocked
         answer It is set.           => gate.answered | running
         claim                       => run.claimed
-        ? step                      => perceive
-        see                         => run.perceived turn.started
+        ? step                      => prepare
+        see                         => run.prepared turn.started
     "#,
     );
     check(
@@ -358,14 +349,14 @@ fn a_missing_part_blocks_until_somebody_helps() {
         steer after_batch It is set. => steer.queued | running
         claim                        => run.claimed
         go                           => gate.withdrawn
-        see                          => run.perceived steer.delivered(after turn 0) turn.started
+        see                          => run.prepared steer.delivered(after turn 0) turn.started
         ? said                       => It is set.
     "#,
     );
 }
 
 #[test]
-fn a_driver_lets_go_in_good_order() {
+fn a_driver_releases_the_run_cleanly() {
     check(
         plain(),
         r#"
@@ -373,8 +364,8 @@ fn a_driver_lets_go_in_good_order() {
         release     => run.waiting(worker) | running worker
         ? why       => It waits for a worker.
         claim       => run.claimed | running
-        see         => run.perceived turn.started
-        release     => !out_of_place
+        see         => run.prepared turn.started
+        release     => !invalid_state
         err stopped => turn.failed(stopped) run.waiting(worker) | running worker
         claim       => run.claimed | running
         go          => turn.started
@@ -389,7 +380,7 @@ fn a_release_keeps_timers() {
         plain(),
         r#"
         claim          => run.claimed | running
-        see            => run.perceived turn.started
+        see            => run.prepared turn.started
         err overloaded => turn.failed(overloaded) run.waiting(retry) | waiting retry
         surface t9.9   => tool.surfaced(t9.9) | running
         claim          => run.claimed

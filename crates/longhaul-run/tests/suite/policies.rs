@@ -4,9 +4,9 @@
 
 use longhaul_core::policy::Policy;
 use longhaul_core::policy::budget::Budget;
-use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, ResultGate, Verdict};
+use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, ResultGate, RuleAction};
 use longhaul_core::time::Millis;
-use longhaul_core::usage::Micros;
+use longhaul_core::usage::MicroUsd;
 
 /// Nothing is asked, nothing is capped.
 pub(crate) fn plain() -> Policy {
@@ -14,11 +14,11 @@ pub(crate) fn plain() -> Policy {
 }
 
 /// A person is asked before every `shell`.
-pub(crate) fn asks() -> GateRule {
+pub(crate) fn ask_rule() -> GateRule {
     GateRule {
         tool: "shell".into(),
         subject: None,
-        verdict: Verdict::Ask("May it?".into()),
+        action: RuleAction::Ask("May it?".into()),
         always: false,
         timeout: None,
         on_timeout: OnTimeout::Reject,
@@ -29,20 +29,13 @@ pub(crate) fn asks() -> GateRule {
 }
 
 /// A policy of one rule.
-pub(crate) fn ruled(rule: GateRule) -> Policy {
-    Policy {
-        rules: vec![rule],
-        ..Policy::default()
-    }
+pub(crate) fn with_rule(rule: GateRule) -> Policy {
+    Policy { rules: vec![rule], ..Policy::default() }
 }
 
 /// A person is asked before `shell`, and this happens after ten minutes.
-pub(crate) fn asks_until(on_timeout: OnTimeout) -> Policy {
-    ruled(GateRule {
-        timeout: Some(Millis::from_secs(600)),
-        on_timeout,
-        ..asks()
-    })
+pub(crate) fn ask_rule_with_timeout(on_timeout: OnTimeout) -> Policy {
+    with_rule(GateRule { timeout: Some(Millis::from_secs(600)), on_timeout, ..ask_rule() })
 }
 
 /// The result itself is asked about.
@@ -59,24 +52,15 @@ pub(crate) fn result_gate(on_timeout: OnTimeout) -> Policy {
 
 /// The run stays open for an hour.
 pub(crate) fn keep_open() -> Policy {
-    Policy {
-        keep_open: Some(Millis::from_secs(3_600)),
-        ..Policy::default()
-    }
+    Policy { keep_open: Some(Millis::from_secs(3_600)), ..Policy::default() }
 }
 
 /// These caps.
-pub(crate) fn capped(caps: Budget) -> Policy {
-    Policy {
-        budget: caps,
-        ..Policy::default()
-    }
+pub(crate) fn with_caps(caps: Budget) -> Policy {
+    Policy { budget: caps, ..Policy::default() }
 }
 
 /// So much money.
-pub(crate) fn money(micros: u64) -> Policy {
-    capped(Budget {
-        micros: Some(Micros(micros)),
-        ..Budget::default()
-    })
+pub(crate) fn with_money_cap(micros: u64) -> Policy {
+    with_caps(Budget { micro_usd: Some(MicroUsd(micros)), ..Budget::default() })
 }

@@ -2,85 +2,45 @@
 //!
 //! Never: half taken.
 
-use super::policies::{asks, ruled};
-use super::world::World;
+use super::harness::TestRun;
+use super::policies::{ask_rule, with_rule};
 
 /// Where the run stands, what it is told, what it says.
 const TABLE: &[(&str, &str, &str)] = &[
     ("", "go", "!fenced"),
-    ("claim", "say Hi.", "!out_of_place"),
-    ("claim", "err auth", "!out_of_place"),
-    ("claim", "halt Hi", "!out_of_place"),
-    ("claim", "sum 1", "!out_of_place"),
-    ("claim", "done t1.1 ok", "!no_such_call"),
-    ("claim", "found t1.1 nothing", "!no_such_call"),
+    ("claim", "say Hi.", "!invalid_state"),
+    ("claim", "err auth", "!invalid_state"),
+    ("claim", "halt Hi", "!invalid_state"),
+    ("claim", "sum 1", "!invalid_state"),
+    ("claim", "done t1.1 ok", "!call_not_running"),
+    ("claim", "found t1.1 nothing", "!call_not_running"),
     ("claim", "close", "!fenced"),
-    ("claim; see", "see", "!out_of_place"),
-    ("claim; see", "sum 1", "!out_of_place"),
-    ("claim; see", "done t1.1 ok", "!no_such_call"),
-    ("claim; see", "missing a key", "!out_of_place"),
-    ("claim; see", "release", "!out_of_place"),
+    ("claim; see", "see", "!invalid_state"),
+    ("claim; see", "sum 1", "!invalid_state"),
+    ("claim; see", "done t1.1 ok", "!call_not_running"),
+    ("claim; see", "missing a key", "!invalid_state"),
+    ("claim; see", "release", "!invalid_state"),
     ("claim; see; crash", "say Hi.", "!fenced"),
-    ("claim; see; crash; claim", "say Hi.", "!out_of_place"),
-    ("claim; see; crash", "still", "!out_of_place"),
-    (
-        "claim; see; err context_overflow",
-        "say Hi.",
-        "!out_of_place",
-    ),
-    ("claim; see; call read/pure", "say Hi.", "!out_of_place"),
-    ("claim; see; call read/pure", "see", "!out_of_place"),
-    (
-        "claim; see; call read/pure",
-        "done t1.2 ok",
-        "!no_such_call",
-    ),
-    (
-        "claim; see; call read/pure + read/pure; done t1.1 ok",
-        "done t1.1 ok",
-        "!no_such_call",
-    ),
-    (
-        "claim; see; call read/pure",
-        "missing a key",
-        "!out_of_place",
-    ),
-    ("claim; see; call send/once", "release", "!out_of_place"),
+    ("claim; see; crash; claim", "say Hi.", "!invalid_state"),
+    ("claim; see; crash", "still", "!invalid_state"),
+    ("claim; see; err context_overflow", "say Hi.", "!invalid_state"),
+    ("claim; see; call read/pure", "say Hi.", "!invalid_state"),
+    ("claim; see; call read/pure", "see", "!invalid_state"),
+    ("claim; see; call read/pure", "done t1.2 ok", "!call_not_running"),
+    ("claim; see; call read/pure + read/pure; done t1.1 ok", "done t1.1 ok", "!call_not_running"),
+    ("claim; see; call read/pure", "missing a key", "!invalid_state"),
+    ("claim; see; call send/once", "release", "!invalid_state"),
     ("claim; see; call shell/once", "say Hi.", "!fenced"),
     ("claim; see; call shell/once", "done t1.1 ok", "!fenced"),
-    (
-        "claim; see; call shell/once",
-        "answer Hi.",
-        "!wrong_decision",
-    ),
-    ("claim; see; call shell/once", "complete", "!wrong_decision"),
-    (
-        "claim; see; call shell/once; yes; claim; go",
-        "no @1",
-        "!already_answered",
-    ),
-    (
-        "claim; see; call ask_human/pure {\"question\": \"?\"}",
-        "yes",
-        "!wrong_decision",
-    ),
-    (
-        "claim; see; call ask_human/pure {\"question\": \"?\"}",
-        "complete",
-        "!wrong_decision",
-    ),
-    (
-        "claim; see; call wait/pure {\"signal\": \"x\"}",
-        "yes",
-        "!wrong_decision",
-    ),
-    (
-        "claim; see; call send/once; crash; claim; go",
-        "edit {}",
-        "!wrong_decision",
-    ),
-    ("claim; see; pause; say Hi.", "pause", "!already"),
-    ("claim; see; pause; say Hi.", "still", "!already"),
+    ("claim; see; call shell/once", "answer Hi.", "!invalid_decision"),
+    ("claim; see; call shell/once", "complete", "!invalid_decision"),
+    ("claim; see; call shell/once; yes; claim; go", "no @1", "!already_answered"),
+    ("claim; see; call ask_human/pure {\"question\": \"?\"}", "yes", "!invalid_decision"),
+    ("claim; see; call ask_human/pure {\"question\": \"?\"}", "complete", "!invalid_decision"),
+    ("claim; see; call wait/pure {\"signal\": \"x\"}", "yes", "!invalid_decision"),
+    ("claim; see; call send/once; crash; claim; go", "edit {}", "!invalid_decision"),
+    ("claim; see; pause; say Hi.", "pause", "!already_in_state"),
+    ("claim; see; pause; say Hi.", "still", "!already_in_state"),
     ("claim; see; say Hi.", "go", "!fenced"),
     ("claim; see; say Hi.", "close", "!fenced"),
     ("claim; see; say Hi.", "steer after_batch", "!run_ended"),
@@ -93,9 +53,9 @@ const TABLE: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn invalid_commands_are_rejected() {
     for (until, told, refusal) in TABLE {
-        let mut world = World::new(ruled(asks()));
+        let mut world = TestRun::new(with_rule(ask_rule()));
         for line in until.split("; ").filter(|line| !line.is_empty()) {
             let came = world.play(line);
             assert!(!came.starts_with('!'), "{until}: {line}: {came}");

@@ -4,17 +4,17 @@
 
 use longhaul_core::policy::gate::OnTimeout;
 
-use super::policies::{asks, plain, result_gate, ruled};
-use super::world::script::check;
+use super::harness::script::check;
+use super::policies::{ask_rule, plain, result_gate, with_rule};
 
 #[test]
-fn after_the_batch() {
+fn a_message_is_delivered_after_the_batch() {
     check(
         plain(),
         r#"
         steer after_batch Use rhymes.    => steer.queued
         claim                            => run.claimed | running
-        see                              => run.perceived steer.delivered(after turn 0) turn.started
+        see                              => run.prepared steer.delivered(after turn 0) turn.started
         ? said                           => Use rhymes.
         steer after_batch Hurry.         => steer.queued
         resteer after_batch Don't hurry. => steer.changed
@@ -29,12 +29,12 @@ fn after_the_batch() {
 }
 
 #[test]
-fn before_the_next_tool() {
+fn a_message_is_delivered_before_the_next_tool() {
     check(
         plain(),
         r#"
         claim                             => run.claimed | running
-        see                               => run.perceived turn.started
+        see                               => run.prepared turn.started
         call shell/once + shell/once      => turn.completed tool.started(t1.1)
         steer before_next_tool Stop that. => steer.queued
         done t1.1 ok                      => tool.completed(t1.1) tool.failed(t1.2) steer.delivered(after turn 1) turn.started
@@ -46,12 +46,12 @@ fn before_the_next_tool() {
 }
 
 #[test]
-fn an_interrupt_cuts_off_what_runs() {
+fn an_interrupt_stops_running_work() {
     check(
         plain(),
         r#"
         claim                       => run.claimed | running
-        see                         => run.perceived turn.started
+        see                         => run.prepared turn.started
         steer interrupt Rhyme!      => steer.queued
         halt Roses are              => turn.interrupted steer.delivered(after turn 1) turn.started
         ? said                      => Rhyme!
@@ -66,12 +66,12 @@ fn an_interrupt_cuts_off_what_runs() {
 }
 
 #[test]
-fn an_interrupt_that_is_taken_back_leaves_a_valid_conversation() {
+fn a_withdrawn_interrupt_leaves_a_valid_conversation() {
     check(
         plain(),
         r#"
         claim                  => run.claimed | running
-        see                    => run.perceived turn.started
+        see                    => run.prepared turn.started
         steer interrupt Rhyme! => steer.queued
         unsteer                => steer.withdrawn
         halt Roses are         => turn.interrupted turn.started
@@ -82,7 +82,7 @@ fn an_interrupt_that_is_taken_back_leaves_a_valid_conversation() {
         plain(),
         r#"
         claim                  => run.claimed | running
-        see                    => run.perceived turn.started
+        see                    => run.prepared turn.started
         steer interrupt Rhyme! => steer.queued
         pause                  => run.pause_requested
         halt Roses are         => turn.interrupted run.paused | paused
@@ -96,12 +96,12 @@ fn an_interrupt_that_is_taken_back_leaves_a_valid_conversation() {
 }
 
 #[test]
-fn at_an_approval_it_waits_and_an_interrupt_does_not() {
+fn a_message_waits_for_an_approval_and_an_interrupt_withdraws_it() {
     check(
-        ruled(asks()),
+        with_rule(ask_rule()),
         r#"
         claim                    => run.claimed | running
-        see                      => run.perceived turn.started
+        see                      => run.prepared turn.started
         call shell/once          => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
         steer after_batch Hurry. => steer.queued | running
         claim                    => run.claimed
@@ -115,12 +115,12 @@ fn at_an_approval_it_waits_and_an_interrupt_does_not() {
 }
 
 #[test]
-fn at_a_question_it_is_the_answer() {
+fn a_message_answers_an_open_question() {
     check(
         plain(),
         r#"
         claim                            => run.claimed | running
-        see                              => run.perceived turn.started
+        see                              => run.prepared turn.started
         call ask_human/pure {"question": "Which?"} + report_blocked/pure {"reason": "no key"} => turn.completed gate.raised(question) gate.raised(blocked) run.waiting(question) | waiting question
         steer after_batch The blue one.  => steer.queued | running
         steer interrupt Here is the key. => steer.queued
@@ -138,7 +138,7 @@ fn a_message_from_before_the_question_is_not_its_answer() {
         plain(),
         r#"
         claim                                      => run.claimed | running
-        see                                        => run.perceived turn.started
+        see                                        => run.prepared turn.started
         steer after_batch Use rhymes.              => steer.queued
         steer follow_up Then a song.               => steer.queued
         call ask_human/pure {"question": "Which?"} => turn.completed gate.raised(question) run.waiting(question) | waiting question
@@ -155,12 +155,12 @@ fn a_message_from_before_the_question_is_not_its_answer() {
 }
 
 #[test]
-fn at_a_timer_it_wakes_and_a_follow_up_waits() {
+fn a_message_ends_a_timer_wait_and_a_follow_up_does_not() {
     check(
         plain(),
         r#"
         claim                        => run.claimed | running
-        see                          => run.perceived turn.started
+        see                          => run.prepared turn.started
         call wait/pure {"for": "1h"} => turn.completed tool.started(t1.1) run.waiting(timer) | waiting timer
         steer follow_up Later.       => steer.queued | running
         claim                        => run.claimed
@@ -176,12 +176,12 @@ fn at_a_timer_it_wakes_and_a_follow_up_waits() {
 }
 
 #[test]
-fn at_a_signal_an_interrupt_wakes() {
+fn an_interrupt_ends_a_signal_wait() {
     check(
         plain(),
         r#"
         claim                               => run.claimed | running
-        see                                 => run.perceived turn.started
+        see                                 => run.prepared turn.started
         call wait/pure {"signal": "deploy"} => turn.completed gate.raised(signal) run.waiting(signal) | waiting signal
         steer after_batch Hm.               => steer.queued | running
         claim                               => run.claimed
@@ -194,12 +194,12 @@ fn at_a_signal_an_interrupt_wakes() {
 }
 
 #[test]
-fn at_a_retry_it_wakes_and_a_follow_up_waits() {
+fn a_message_ends_a_retry_wait_and_a_follow_up_does_not() {
     check(
         plain(),
         r#"
         claim                  => run.claimed | running
-        see                    => run.perceived turn.started
+        see                    => run.prepared turn.started
         err overloaded         => turn.failed(overloaded) run.waiting(retry) | waiting retry
         steer follow_up Later. => steer.queued | running
         claim                  => run.claimed
@@ -214,12 +214,12 @@ fn at_a_retry_it_wakes_and_a_follow_up_waits() {
 }
 
 #[test]
-fn at_a_budget_it_stays() {
+fn a_message_does_not_end_a_budget_wait() {
     check(
-        super::policies::money(1),
+        super::policies::with_money_cap(1),
         r#"
         claim                   => run.claimed | running
-        see                     => run.perceived budget.reached(money) run.waiting(budget) | waiting budget
+        see                     => run.prepared budget.reached(money) run.waiting(budget) | waiting budget
         steer interrupt Please. => steer.queued | running
         claim                   => run.claimed
         go                      => run.waiting(budget) | waiting budget
@@ -231,12 +231,12 @@ fn at_a_budget_it_stays() {
 }
 
 #[test]
-fn while_it_sums_up_an_interrupt_is_read_first() {
+fn an_interrupt_during_compaction_is_delivered_first() {
     check(
         plain(),
         r#"
         claim                       => run.claimed | running
-        see                         => run.perceived turn.started
+        see                         => run.prepared turn.started
         err context_overflow        => turn.failed(context_overflow) turn.started
         steer interrupt Never mind. => steer.queued
         halt                        => turn.failed(stopped) steer.delivered(after turn 0) turn.started
@@ -252,7 +252,7 @@ fn a_message_keeps_a_run_from_ending() {
         result_gate(OnTimeout::Approve),
         r#"
         claim                        => run.claimed | running
-        see                          => run.perceived turn.started
+        see                          => run.prepared turn.started
         steer follow_up And a title. => steer.queued
         say A poem.                  => turn.completed steer.delivered(after turn 1) turn.started
         say Poem, a poem.            => turn.completed gate.raised(result) run.waiting(approval) | waiting approval
@@ -273,7 +273,7 @@ fn a_message_keeps_a_run_from_ending() {
         plain(),
         r#"
         claim                                        => run.claimed | running
-        see                                          => run.perceived turn.started
+        see                                          => run.prepared turn.started
         call finish/pure {"output": "x"} + read/pure => turn.completed tool.completed(t1.1) tool.started(t1.2)
         steer after_batch One more thing.            => steer.queued
         done t1.2 ok                                 => tool.completed(t1.2) steer.delivered(after turn 1) turn.started
@@ -282,12 +282,12 @@ fn a_message_keeps_a_run_from_ending() {
 }
 
 #[test]
-fn at_the_end_it_is_dropped_and_then_refused() {
+fn a_message_is_dropped_at_the_end_and_rejected_after_it() {
     check(
         plain(),
         r#"
         claim                    => run.claimed | running
-        see                      => run.perceived turn.started
+        see                      => run.prepared turn.started
         steer follow_up Later.   => steer.queued
         err auth                 => turn.failed(auth) steer.dropped run.failed(auth) | failed
         steer after_batch Hello? => !run_ended
@@ -296,13 +296,10 @@ fn at_the_end_it_is_dropped_and_then_refused() {
 }
 
 #[test]
-fn a_message_says_something_and_not_too_much() {
-    let mut world = super::world::World::new(plain());
+fn a_message_must_not_be_empty_or_too_long() {
+    let mut world = super::harness::TestRun::new(plain());
     let long = "x".repeat(64 * 1024 + 1);
-    assert_eq!(
-        world.play(&format!("steer after_batch {long}")),
-        "!too_long"
-    );
+    assert_eq!(world.play(&format!("steer after_batch {long}")), "!too_long");
     assert_eq!(world.play("steer after_batch  "), "!empty");
     for _ in 0..64 {
         assert_eq!(world.play("steer after_batch x"), "steer.queued");

@@ -10,9 +10,9 @@ use longhaul_engine::view::agent_view;
 
 use crate::app::App;
 use crate::caller::Viewer;
-use crate::params::Name;
+use crate::params::NamePath;
 use crate::problem::Problem;
-use crate::reply::ok;
+use crate::response::ok;
 
 /// Lists agents by name.
 #[utoipa::path(
@@ -34,7 +34,7 @@ pub(crate) async fn list(State(app): State<App>, _: Viewer) -> Result<Response, 
 pub(crate) async fn show(
     State(app): State<App>,
     _: Viewer,
-    Name(name): Name,
+    NamePath(name): NamePath,
 ) -> Result<Response, Problem> {
     match app.longhaul().agent(&name) {
         Ok(agent) => ok(&agent_view(&agent)),
@@ -42,10 +42,7 @@ pub(crate) async fn show(
             let shown: String = name.chars().filter(|c| !c.is_control()).take(80).collect();
             let words = format!("there is no agent named `{shown}`");
             let problem = Problem::not_found("no_agent", words);
-            Err(Problem {
-                like,
-                ..problem.hint("GET /v1/agents lists what there is")
-            })
+            Err(Problem { suggestion: like, ..problem.hint("GET /v1/agents lists what there is") })
         }
     }
 }

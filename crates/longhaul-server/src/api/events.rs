@@ -8,29 +8,29 @@ use longhaul_api::list::List;
 use longhaul_api::schema;
 use longhaul_core::event::entry::Envelope;
 use longhaul_core::id::Seq;
-use longhaul_core::port::shelves::Place;
+use longhaul_core::port::records::GlobalSeq;
 use serde_json::Value;
 
 use crate::app::App;
 use crate::caller::Viewer;
-use crate::guard::key::Shown;
+use crate::middleware::auth::Credential;
+use crate::openapi_types::RunIdSchema;
 use crate::params::{Query, RunPath};
 use crate::problem::Problem;
-use crate::reply::{cut, ok};
-use crate::spelled::RunWord;
-use crate::stream::all::{AllStream, Filter};
+use crate::response::{ok, paginate};
+use crate::stream::all::{AllStream, KindFilter};
 use crate::stream::run::RunStream;
-use crate::stream::sse::{Reader, answer, is_wanted, last_heard};
+use crate::stream::sse::{StreamReader, accepts_event_stream, last_event_id, stream_response};
 
 /// So many events come unless it is said otherwise, and at most.
-const EVENTS: usize = 100;
+const EVENTS_DEFAULT: usize = 100;
 const EVENTS_MAX: usize = 1_000;
 
 /// Reads a journal.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/events", tag = "events", operation_id = "read_events",
     params(
-        ("id" = inline(RunWord), Path, description = "The run's id"),
+        ("id" = inline(RunIdSchema), Path, description = "The run's id"),
         ("after" = Option<u64>, Query, description = "Only events after this one; 0 is all"),
         ("limit" = Option<u32>, Query, description = "1 to 1,000; not for streams", minimum = 1, maximum = 1000),
         ("Last-Event-ID" = Option<String>, Header, description = "For streams: the last event that was heard", pattern = "^[\\t ]*[0-9]{0,19}[\\t ]*$"),
@@ -44,30 +44,30 @@ pub(crate) async fn read(
     State(app): State<App>,
     caller: Viewer,
     RunPath(run): RunPath,
-    (query, headers, shown): (Query, HeaderMap, Shown),
+    (query, headers, shown): (Query, HeaderMap, Credential),
 ) -> Result<Response, Problem> {
-    let query = query.only(&["after", "limit"])?;
-    let after = query.read_as::<u64>("after")?.unwrap_or_default();
-    let heard = last_heard(&headers)?;
-    if is_wanted(&headers) {
+    let query = query.allow_only(&["after", "limit"])?;
+    let after = query.parse_value::<u64>("after")?.unwrap_or_default();
+    let heard = last_event_id(&headers)?;
+    if accepts_event_stream(&headers) {
         // A client that reconnects says what it heard last; that is the newer word.
         let after = heard.unwrap_or(after);
-        let reader = Reader::sit(&app, caller.name(), shown)?;
-        return Ok(answer(RunStream::open(reader, run, Seq(after)).await?));
+        let reader = StreamReader::acquire(&app, caller.name(), shown)?;
+        return Ok(stream_response(RunStream::open(reader, run, Seq(after)).await?));
     }
-    let limit = query.limit(EVENTS, 1..=EVENTS_MAX)?;
+    let limit = query.limit(EVENTS_DEFAULT, 1..=EVENTS_MAX)?;
     let entries = app.longhaul().events(run, Seq(after), limit + 1).await?;
     let page: Result<Vec<Envelope>, _> = entries.iter().map(|entry| entry.to_envelope()).collect();
     let page = page.map_err(|error| {
         tracing::error!(%run, %error, "an event can't be written");
         Problem::internal()
     })?;
-    ok(&cut(page, limit, |last| last.seq.to_string()))
+    ok(&paginate(page, limit, |last| last.seq.to_string()))
 }
 
 /// Follows all runs.
 #[utoipa::path(
-    get, path = "/v1/events/stream", tag = "events", operation_id = "follow_all",
+    get, path = "/v1/events/stream", tag = "events", operation_id = "stream_all_events",
     params(
         ("filter" = Option<String>, Query, description = "Kinds with commas between, such as `gate.raised,run.*`"),
         ("after" = Option<u64>, Query, description = "The id that was heard last; unless it is said, from now on"),
@@ -75,21 +75,19 @@ pub(crate) async fn read(
     ),
     responses((status = 200, description = "A stream without an end", content_type = "text/event-stream", body = String)),
 )]
-pub(crate) async fn follow_all(
+pub(crate) async fn stream_all_events(
     State(app): State<App>,
     caller: Viewer,
-    (query, headers, shown): (Query, HeaderMap, Shown),
+    (query, headers, shown): (Query, HeaderMap, Credential),
 ) -> Result<Response, Problem> {
-    let query = query.only(&["filter", "after"])?;
-    let filter = Filter::read(query.one("filter")?.unwrap_or_default())?;
-    let after = match last_heard(&headers)? {
+    let query = query.allow_only(&["filter", "after"])?;
+    let filter = KindFilter::parse(query.value("filter")?.unwrap_or_default())?;
+    let after = match last_event_id(&headers)? {
         Some(heard) => Some(heard),
-        None => query.read_as("after")?,
+        None => query.parse_value("after")?,
     };
-    let reader = Reader::sit(&app, caller.name(), shown)?;
-    Ok(answer(
-        AllStream::open(reader, filter, after.map(Place)).await?,
-    ))
+    let reader = StreamReader::acquire(&app, caller.name(), shown)?;
+    Ok(stream_response(AllStream::open(reader, filter, after.map(GlobalSeq)).await?))
 }
 
 /// A fact in its place: how [`Envelope`] is described.

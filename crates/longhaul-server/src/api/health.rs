@@ -9,7 +9,7 @@ use longhaul_api::health::{Live, Ready, Version};
 
 use crate::app::App;
 use crate::problem::Problem;
-use crate::reply::{json, ok};
+use crate::response::{json, ok};
 
 /// Says that the process answers.
 #[utoipa::path(
@@ -17,9 +17,7 @@ use crate::reply::{json, ok};
     responses((status = 200, description = "It lives", body = Live)),
 )]
 pub(crate) async fn live() -> Result<Response, Problem> {
-    ok(&Live {
-        status: "ok".into(),
-    })
+    ok(&Live { status: "ok".into() })
 }
 
 /// Says whether it can work: a worker beats, which it does by writing to the store.
@@ -31,7 +29,7 @@ pub(crate) async fn live() -> Result<Response, Problem> {
     ),
 )]
 pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
-    let driven = app.longhaul().is_beating().await;
+    let driven = app.longhaul().has_live_worker().await;
     let (status, driven) = match (app.is_stopping(), driven) {
         (true, driven) => ("stopping", driven.unwrap_or(false)),
         (false, Err(_)) => ("store", false),

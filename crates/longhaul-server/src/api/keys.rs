@@ -8,21 +8,21 @@ use longhaul_api::key::{CreatedKey, KeyBody, KeyView, TicketView};
 use longhaul_api::list::List;
 use longhaul_core::id::KeyName;
 use longhaul_core::time::Millis;
-use longhaul_engine::handle::KeyAsk;
+use longhaul_engine::handle::CreateKey;
 
 use crate::app::App;
-use crate::ask::base;
 use crate::body::Json;
 use crate::caller::{Admin, Viewer};
-use crate::guard::key::Shown;
-use crate::once::RequestHandle;
-use crate::params::Name;
+use crate::idempotency::RequestHandle;
+use crate::middleware::auth::Credential;
+use crate::params::NamePath;
+use crate::peer::base_url;
 use crate::problem::Problem;
-use crate::reply::{made_secret, ok};
+use crate::response::{created_secret, ok};
 
 /// A hundred years: a key for longer is one without an end, and times beyond the
 /// year 9999 can't be written.
-const SPAN_MAX: u64 = 3_155_760_000_000;
+const TTL_MS_MAX: u64 = 3_155_760_000_000;
 
 /// Lists keys, the oldest first.
 #[utoipa::path(
@@ -36,11 +36,11 @@ pub(crate) async fn list(State(app): State<App>, _: Admin) -> Result<Response, P
 
 /// Makes a key.
 #[utoipa::path(
-    post, path = "/v1/keys", tag = "keys", operation_id = "make_key",
+    post, path = "/v1/keys", tag = "keys", operation_id = "create_key",
     request_body = KeyBody,
     responses((status = 201, description = "The key, shown this once", body = CreatedKey)),
 )]
-pub(crate) async fn make(
+pub(crate) async fn create(
     request: RequestHandle,
     caller: Admin,
     Json(body): Json<KeyBody>,
@@ -48,18 +48,18 @@ pub(crate) async fn make(
     if body.expires_in_ms == Some(0) {
         return Err(Problem::invalid("`expires_in_ms` is 1 or more"));
     }
-    let ask = KeyAsk {
-        name: name(&body.name)?,
+    let ask = CreateKey {
+        name: parse_name(&body.name)?,
         role: body.role,
-        span: body.expires_in_ms.map(span).transpose()?,
+        ttl: body.expires_in_ms.map(parse_ttl).transpose()?,
         by: caller.name().to_owned(),
     };
-    let key = request.longhaul.make_key(ask).await?;
+    let key = request.longhaul.create_key(ask).await?;
     let secret = key.secret.reveal().to_owned();
     let key = key.key;
     let (name, role) = (&key.name, key.role.as_str());
     tracing::info!(key = name, role, caller = caller.name(), "a key was made");
-    made_secret("/v1/keys", &CreatedKey { secret, key })
+    created_secret("/v1/keys", &CreatedKey { secret, key })
 }
 
 /// Ends a key, and every session that it gave out.
@@ -71,22 +71,22 @@ pub(crate) async fn make(
 pub(crate) async fn revoke(
     State(app): State<App>,
     caller: Admin,
-    Name(said): Name,
+    NamePath(said): NamePath,
 ) -> Result<Response, Problem> {
-    let key = app.longhaul().revoke_key(&name(&said)?).await?;
+    let key = app.longhaul().revoke_key(&parse_name(&said)?).await?;
     tracing::info!(key = key.name, caller = caller.name(), "a key was revoked");
     ok(&key)
 }
 
-fn name(said: &str) -> Result<KeyName, Problem> {
+fn parse_name(said: &str) -> Result<KeyName, Problem> {
     KeyName::new(said).map_err(|bad| Problem::invalid(bad.to_string()))
 }
 
-fn span(said: u64) -> Result<Millis, Problem> {
-    match (1..=SPAN_MAX).contains(&said) {
+fn parse_ttl(said: u64) -> Result<Millis, Problem> {
+    match (1..=TTL_MS_MAX).contains(&said) {
         true => Ok(Millis(said)),
         false => {
-            let words = format!("`expires_in_ms` is 1 to {SPAN_MAX}, which is a hundred years");
+            let words = format!("`expires_in_ms` is 1 to {TTL_MS_MAX}, which is a hundred years");
             Err(Problem::invalid(words).hint("leave it out for a key without an end"))
         }
     }
@@ -94,26 +94,21 @@ fn span(said: u64) -> Result<Millis, Problem> {
 
 /// Makes a link that opens the pages in a browser.
 #[utoipa::path(
-    post, path = "/v1/tickets", tag = "keys", operation_id = "make_ticket",
+    post, path = "/v1/tickets", tag = "keys", operation_id = "create_ticket",
     responses((status = 201, description = "The link, shown this once", body = TicketView)),
 )]
-pub(crate) async fn make_ticket(
+pub(crate) async fn create_ticket(
     State(app): State<App>,
     Viewer(caller): Viewer,
-    (shown, headers): (Shown, HeaderMap),
+    (shown, headers): (Credential, HeaderMap),
 ) -> Result<Response, Problem> {
     // A session is its key's; who only stands near has none to give.
-    if matches!(shown, Shown::Loopback) {
-        return Err(Problem::forbidden(
-            "a session needs a key, and none was shown",
-        ));
+    if matches!(shown, Credential::Loopback) {
+        return Err(Problem::forbidden("a session needs a key, and none was shown"));
     }
-    let ticket = app
-        .longhaul()
-        .give_ticket(caller.holder, app.own_key())
-        .await?;
-    let url = format!("{}/?t={}", base(&headers), ticket.reveal());
-    made_secret("/", &TicketView { url })
+    let ticket = app.longhaul().create_ticket(caller.key, app.local_key_hash()).await?;
+    let url = format!("{}/?t={}", base_url(&headers), ticket.reveal());
+    created_secret("/", &TicketView { url })
 }
 
 #[cfg(test)]
@@ -121,15 +116,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_lives_for_a_time_that_can_be_written() {
-        for (said, fits) in [
-            (0, false),
-            (1, true),
-            (SPAN_MAX, true),
-            (SPAN_MAX + 1, false),
-            (u64::MAX, false),
-        ] {
-            assert_eq!(span(said).is_ok(), fits, "{said}");
+    fn the_ttl_of_a_key_is_limited() {
+        for (said, fits) in
+            [(0, false), (1, true), (TTL_MS_MAX, true), (TTL_MS_MAX + 1, false), (u64::MAX, false)]
+        {
+            assert_eq!(parse_ttl(said).is_ok(), fits, "{said}");
         }
     }
 }

@@ -8,15 +8,15 @@ use longhaul_api::lane::LaneView;
 use longhaul_api::list::List;
 use longhaul_core::id::LaneKey;
 
-use crate::api::task::named;
+use crate::api::create_run::parse_name;
 use crate::app::App;
 use crate::caller::Viewer;
 use crate::params::Query;
 use crate::problem::Problem;
-use crate::reply::{cut, ok};
+use crate::response::{ok, paginate};
 
 /// So many lanes come unless it is said otherwise, and at most.
-const LANES: usize = 100;
+const LANES_DEFAULT: usize = 100;
 const LANES_MAX: usize = 1_000;
 
 /// Lists lanes by name.
@@ -33,10 +33,10 @@ pub(crate) async fn list(
     _: Viewer,
     query: Query,
 ) -> Result<Response, Problem> {
-    let query = query.only(&["after", "limit"])?;
-    let limit = query.limit(LANES, 1..=LANES_MAX)?;
-    let after = query.one("after")?.map(str::to_owned);
-    let after = named("after", after, LaneKey::new)?;
+    let query = query.allow_only(&["after", "limit"])?;
+    let limit = query.limit(LANES_DEFAULT, 1..=LANES_MAX)?;
+    let after = query.value("after")?.map(str::to_owned);
+    let after = parse_name("after", after, LaneKey::new)?;
     let lanes = app.longhaul().lanes(after.as_ref(), limit + 1).await?;
-    ok(&cut(lanes, limit, |lane| lane.lane.clone()))
+    ok(&paginate(lanes, limit, |lane| lane.lane.clone()))
 }

@@ -15,17 +15,17 @@ use longhaul_core::raw::Hash;
 use crate::app::App;
 use crate::body::Json;
 use crate::caller::{Operator, Viewer};
-use crate::once::{own_key, said_key};
+use crate::idempotency::{header_key, scoped_key};
+use crate::openapi_types::{RunIdSchema, SteerIdSchema};
 use crate::params::{RunPath, SteerPath};
 use crate::problem::Problem;
-use crate::reply::{json, ok};
-use crate::spelled::{RunWord, SteerWord};
+use crate::response::{json, ok};
 
 /// Writes a message to a run.
 #[utoipa::path(
     post, path = "/v1/runs/{id}/steer", tag = "steering", operation_id = "steer",
     params(
-        ("id" = inline(RunWord), Path, description = "The run's id"),
+        ("id" = inline(RunIdSchema), Path, description = "The run's id"),
         ("Idempotency-Key" = Option<String>, Header, description = "Send it again under the same key, and it counts once", min_length = 1, max_length = 255, pattern = "^[\\t -~]*[!-~][\\t -~]*$"),
     ),
     request_body = SteerBody,
@@ -40,36 +40,26 @@ pub(crate) async fn send(
     let longhaul = app.longhaul();
     let by = caller.name().to_owned();
     let delivery = body.delivery;
-    let id = match said_key(&headers)? {
+    let id = match header_key(&headers)? {
         None => longhaul.steer(run, body.text, delivery, &by).await?,
         // The same request makes the same id, so that it stands there once even
         // if the server died before it could keep its answer.
         Some(key) => {
             let text = body.text;
-            let key = own_key(&caller.0, Some(key)).unwrap_or_default();
-            let steer = derived(&format!("{run}\n{by}\n{key}\n{delivery:?}\n{text}"));
-            let message = SteerMessage {
-                steer,
-                text,
-                delivery,
-                by,
-            };
+            let key = scoped_key(&caller.0, Some(key)).unwrap_or_default();
+            let steer = derive_steer_id(&format!("{run}\n{by}\n{key}\n{delivery:?}\n{text}"));
+            let message = SteerMessage { steer, text, delivery, by };
             longhaul.steer_once(run, message).await?
         }
     };
     tracing::info!(%run, steer = %id, caller = caller.name(), "steered");
     let status = SteerState::Queued;
-    let receipt = SteerReceipt {
-        id,
-        run,
-        status,
-        delivery,
-    };
+    let receipt = SteerReceipt { id, run, status, delivery };
     json(StatusCode::ACCEPTED, &receipt)
 }
 
-fn derived(request: &str) -> SteerId {
-    let hash = Hash::of(request.as_bytes());
+fn derive_steer_id(request: &str) -> SteerId {
+    let hash = Hash::digest(request.as_bytes());
     let bits = hash.bytes().iter().take(16);
     SteerId::from_bits(bits.fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
 }
@@ -77,7 +67,7 @@ fn derived(request: &str) -> SteerId {
 /// Lists the messages of a run, and what became of each.
 #[utoipa::path(
     get, path = "/v1/runs/{id}/steer", tag = "steering", operation_id = "list_steers",
-    params(("id" = inline(RunWord), Path, description = "The run's id")),
+    params(("id" = inline(RunIdSchema), Path, description = "The run's id")),
     responses((status = 200, description = "All messages, in order of arrival", body = List<SteerView>)),
 )]
 pub(crate) async fn list(
@@ -92,15 +82,15 @@ pub(crate) async fn list(
 
 /// Changes a message that was not read yet.
 #[utoipa::path(
-    patch, path = "/v1/runs/{id}/steer/{steer}", tag = "steering", operation_id = "change_steer",
+    patch, path = "/v1/runs/{id}/steer/{steer}", tag = "steering", operation_id = "update_steer",
     params(
-        ("id" = inline(RunWord), Path, description = "The run's id"),
-        ("steer" = inline(SteerWord), Path, description = "The message's id"),
+        ("id" = inline(RunIdSchema), Path, description = "The run's id"),
+        ("steer" = inline(SteerIdSchema), Path, description = "The message's id"),
     ),
     request_body = SteerChange,
     responses((status = 200, description = "The message as it stands now", body = SteerView)),
 )]
-pub(crate) async fn change(
+pub(crate) async fn update(
     State(app): State<App>,
     caller: Operator,
     (RunPath(run), SteerPath(steer)): (RunPath, SteerPath),
@@ -113,7 +103,7 @@ pub(crate) async fn change(
         delivery: body.delivery.unwrap_or(standing.delivery),
         by: caller.name().to_owned(),
     };
-    app.longhaul().change_steer(run, message).await?;
+    app.longhaul().update_steer(run, message).await?;
     ok(&find(&app, run, steer).await?)
 }
 
@@ -121,8 +111,8 @@ pub(crate) async fn change(
 #[utoipa::path(
     delete, path = "/v1/runs/{id}/steer/{steer}", tag = "steering", operation_id = "withdraw_steer",
     params(
-        ("id" = inline(RunWord), Path, description = "The run's id"),
-        ("steer" = inline(SteerWord), Path, description = "The message's id"),
+        ("id" = inline(RunIdSchema), Path, description = "The run's id"),
+        ("steer" = inline(SteerIdSchema), Path, description = "The message's id"),
     ),
     responses((status = 200, description = "The message, withdrawn", body = SteerView)),
 )]
@@ -140,5 +130,5 @@ pub(crate) async fn withdraw(
 async fn find(app: &App, run: RunId, steer: SteerId) -> Result<SteerView, Problem> {
     let steers = app.longhaul().steers(run).await?;
     let found = steers.into_iter().find(|known| known.id == steer);
-    found.ok_or_else(|| longhaul_engine::Error::NoSteer(steer).into())
+    found.ok_or_else(|| longhaul_engine::Error::SteerNotFound(steer).into())
 }

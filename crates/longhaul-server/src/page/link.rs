@@ -12,19 +12,19 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use longhaul_api::gate::GateView;
 use longhaul_core::policy::gate::{
-    Answer, Decision, GateKind, GateStatus, OnTimeout, Scope, is_in_vain,
+    Answer, Decision, GateKind, GateStatus, OnTimeout, Scope, is_unanswerable,
 };
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_engine::Error;
-use longhaul_engine::handle::{OpenLink, Verdict};
+use longhaul_engine::handle::{GateAnswerOutcome, ResolvedLink};
 use longhaul_engine::secret::Secret;
 use longhaul_engine::view::gate_view;
 use serde_json::Value;
 
 use crate::app::App;
 use crate::body;
-use crate::page::{page, words};
-use crate::params::Token;
+use crate::page::{message_page, render_page};
+use crate::params::TokenPath;
 use crate::problem::Problem;
 
 /// The page of a link.
@@ -36,18 +36,18 @@ struct LinkPage {
     recipient: String,
     ask: String,
     tool: Option<String>,
-    frozen: String,
+    input: String,
     /// What the runtime says of the call, and not the model.
-    about: Vec<String>,
+    injected_subjects: Vec<String>,
     edited_by: Option<String>,
     agent: String,
     run: String,
     deadline: Option<String>,
     /// The same for people, to the minute.
-    until: String,
+    deadline_text: String,
     on_timeout: &'static str,
     approvers: u16,
-    agreed: usize,
+    answers_count: usize,
     digest: Option<String>,
     digest_short: String,
     is_question: bool,
@@ -58,34 +58,32 @@ struct LinkPage {
 }
 
 /// Shows the gate.
-pub(crate) async fn show(State(app): State<App>, token: Token) -> Result<Response, Problem> {
-    let secret = Secret::shown(token.0);
-    match app.longhaul().follow_link(&secret).await? {
-        Some(link) => draw(&app, &secret, &link, None).await,
-        None => nowhere(&app),
+pub(crate) async fn show(State(app): State<App>, token: TokenPath) -> Result<Response, Problem> {
+    let secret = Secret::from_text(token.0);
+    match app.longhaul().resolve_link(&secret).await? {
+        Some(link) => render_link(&app, &secret, &link, None).await,
+        None => link_not_found(&app),
     }
 }
 
 /// Takes the person's word.
 pub(crate) async fn decide(State(app): State<App>, request: Request) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
-    let token = Token::from_request_parts(&mut parts, &app).await?;
-    let secret = Secret::shown(token.0);
-    let Some(link) = app.longhaul().follow_link(&secret).await? else {
-        return nowhere(&app);
+    let token = TokenPath::from_request_parts(&mut parts, &app).await?;
+    let secret = Secret::from_text(token.0);
+    let Some(link) = app.longhaul().resolve_link(&secret).await? else {
+        return link_not_found(&app);
     };
-    let form = Form::read(parts, body, &app).await?;
+    let form = Form::from_body(parts, body, &app).await?;
     if link.gate.status != GateStatus::Open {
-        return draw(&app, &secret, &link, None).await;
+        return render_link(&app, &secret, &link, None).await;
     }
     // What was shown is what the link was made for, or nothing is decided.
-    if link.has_changed() || form.nonce != nonce(&secret, &link) {
-        let lines = [
-            "What is asked has changed since this page was shown, or the page is \
+    if link.digest_changed() || form.nonce != nonce(&secret, &link) {
+        let lines = ["What is asked has changed since this page was shown, or the page is \
                       another one. Nothing was decided."
-                .to_owned(),
-        ];
-        return words(&app, StatusCode::CONFLICT, "Please look again", &lines);
+            .to_owned()];
+        return message_page(&app, StatusCode::CONFLICT, "Please look again", &lines);
     }
     let decision = form.decision()?;
     let answer = Answer {
@@ -104,63 +102,54 @@ pub(crate) async fn decide(State(app): State<App>, request: Request) -> Result<R
     let id = link.gate.spec.id;
     let (run, decision, caller) = (link.gate.run, answer.decision.as_str(), answer.by.clone());
     let came = match app.longhaul().answer(id, answer).await {
-        Ok(Verdict::Closed(_)) => {
+        Ok(GateAnswerOutcome::Closed(_)) => {
             tracing::info!(%run, gate = %id, decision, caller, "answered");
             None
         }
-        Ok(Verdict::Counted(_)) => Some("Your word counts; others must agree.".to_owned()),
+        Ok(GateAnswerOutcome::Voted(_)) => Some("Your word counts; others must agree.".to_owned()),
         // Whoever comes second is told who was first.
-        Err(Error::Refused(no)) => Some(format!("Nothing was decided now: {no}.")),
+        Err(Error::Rejected(no)) => Some(format!("Nothing was decided now: {no}.")),
         Err(error) => return Err(error.into()),
     };
-    match app.longhaul().follow_link(&secret).await? {
-        Some(link) => draw(&app, &secret, &link, came).await,
-        None => nowhere(&app),
+    match app.longhaul().resolve_link(&secret).await? {
+        Some(link) => render_link(&app, &secret, &link, came).await,
+        None => link_not_found(&app),
     }
 }
 
-fn nowhere(app: &App) -> Result<Response, Problem> {
+fn link_not_found(app: &App) -> Result<Response, Problem> {
     let lines = ["It was mistyped, or what it led to is no longer kept.".to_owned()];
-    words(
-        app,
-        StatusCode::NOT_FOUND,
-        "This link leads nowhere",
-        &lines,
-    )
+    message_page(app, StatusCode::NOT_FOUND, "This link leads nowhere", &lines)
 }
 
-async fn draw(
+async fn render_link(
     app: &App,
     secret: &Secret,
-    link: &OpenLink,
+    link: &ResolvedLink,
     came: Option<String>,
 ) -> Result<Response, Problem> {
     let view = gate_view(&link.gate);
-    let row = app.longhaul().row(view.run).await?;
+    let row = app.longhaul().run_row(view.run).await?;
     let deadline = view.deadline.map(|at| at.to_string());
     let digest = view.digest.map(|digest| digest.to_string());
-    let outcome = came.or_else(|| outcome(link, &view));
+    let outcome = came.or_else(|| outcome_text(link, &view));
     let is_question = matches!(view.kind, GateKind::Question | GateKind::Blocked);
     let sheet = LinkPage {
-        title: if is_question {
-            "A question"
-        } else {
-            "An approval"
-        },
-        kind: kind(&view.kind),
+        title: if is_question { "A question" } else { "An approval" },
+        kind: kind_text(&view.kind),
         recipient: link.recipient.clone(),
         ask: view.ask.clone(),
         tool: view.tool.clone(),
-        frozen: view.input.as_ref().map(frozen).unwrap_or_default(),
-        about: view.about.clone(),
+        input: view.input.as_ref().map(input_text).unwrap_or_default(),
+        injected_subjects: view.injected_subjects.clone(),
         edited_by: view.edited_by.clone(),
         agent: row.agent.to_string(),
         run: view.run.to_string(),
-        until: deadline.as_deref().map(minute).unwrap_or_default(),
+        deadline_text: deadline.as_deref().map(format_minute).unwrap_or_default(),
         deadline,
-        on_timeout: on_timeout(view.on_timeout),
+        on_timeout: on_timeout_text(view.on_timeout),
         approvers: view.approvers,
-        agreed: view.answers.len(),
+        answers_count: view.answers.len(),
         digest_short: digest.iter().flat_map(|all| all.chars().take(12)).collect(),
         digest,
         is_question,
@@ -168,18 +157,18 @@ async fn draw(
         nonce: nonce(secret, link),
         outcome,
     };
-    page(StatusCode::OK, &sheet)
+    render_page(StatusCode::OK, &sheet)
 }
 
 /// A time to the minute, as people read it.
-fn minute(at: &str) -> String {
+fn format_minute(at: &str) -> String {
     let minute: String = at.chars().take(16).collect();
     format!("{} UTC", minute.replace('T', " "))
 }
 
 /// What binds a form to the page that showed it: nobody can make it without the
 /// link, and it is another one as soon as something else is asked.
-fn nonce(secret: &Secret, link: &OpenLink) -> String {
+fn nonce(secret: &Secret, link: &ResolvedLink) -> String {
     let digest = link.digest.map(|digest| digest.to_string());
     let text = format!(
         "form of {} for {} over {}",
@@ -187,10 +176,10 @@ fn nonce(secret: &Secret, link: &OpenLink) -> String {
         link.gate.spec.id,
         digest.unwrap_or_default()
     );
-    Hash::of(text.as_bytes()).to_string()
+    Hash::digest(text.as_bytes()).to_string()
 }
 
-const fn kind(kind: &GateKind) -> &'static str {
+const fn kind_text(kind: &GateKind) -> &'static str {
     match kind {
         GateKind::Approval => "May this call be made?",
         GateKind::Result => "Is this result good?",
@@ -201,7 +190,7 @@ const fn kind(kind: &GateKind) -> &'static str {
     }
 }
 
-const fn on_timeout(silence: OnTimeout) -> &'static str {
+const fn on_timeout_text(silence: OnTimeout) -> &'static str {
     match silence {
         OnTimeout::Reject => "it counts as rejected",
         OnTimeout::Approve => "it counts as approved",
@@ -211,8 +200,8 @@ const fn on_timeout(silence: OnTimeout) -> &'static str {
 }
 
 /// What is frozen, as a person reads it.
-fn frozen(input: &RawJson) -> String {
-    match input.value() {
+fn input_text(input: &RawJson) -> String {
+    match input.to_value() {
         Value::String(text) => text,
         value @ (Value::Null
         | Value::Bool(_)
@@ -224,16 +213,16 @@ fn frozen(input: &RawJson) -> String {
 
 /// How a gate that is not open was closed; also why an open one can't be
 /// answered from here.
-fn outcome(link: &OpenLink, view: &GateView) -> Option<String> {
+fn outcome_text(link: &ResolvedLink, view: &GateView) -> Option<String> {
     match view.status {
-        GateStatus::Open if is_in_vain(&view.tags) => Some(
+        GateStatus::Open if is_unanswerable(&view.tags) => Some(
             "No answer helps here: the run is to be cancelled, and the task submitted again."
                 .to_owned(),
         ),
         GateStatus::Open => {
             let own = format!("link:{}", link.recipient);
             let said = view.answers.iter().any(|answer| answer.by == own);
-            match (said, link.has_changed()) {
+            match (said, link.digest_changed()) {
                 (true, _) => Some("Your word counts; others must agree.".to_owned()),
                 (false, true) => Some(
                     "Somebody changed what is asked. Ask for a new link to decide that.".to_owned(),
@@ -242,10 +231,9 @@ fn outcome(link: &OpenLink, view: &GateView) -> Option<String> {
             }
         }
         GateStatus::Answered => Some(match view.answers.last() {
-            Some(answer) => format!(
-                "Decided: {} by {} at {}.",
-                answer.decision, answer.by, answer.at
-            ),
+            Some(answer) => {
+                format!("Decided: {} by {} at {}.", answer.decision, answer.by, answer.at)
+            }
             None => "Decided.".to_owned(),
         }),
         GateStatus::Expired => Some("Nobody answered in time.".to_owned()),
@@ -263,7 +251,7 @@ struct Form {
 }
 
 impl Form {
-    async fn read(parts: Parts, body: Body, app: &App) -> Result<Self, Problem> {
+    async fn from_body(parts: Parts, body: Body, app: &App) -> Result<Self, Problem> {
         let kind = parts.headers.get(CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         if !kind.starts_with("application/x-www-form-urlencoded") {
@@ -274,7 +262,7 @@ impl Form {
                 words,
             ));
         }
-        let bytes = body::collect(Request::from_parts(parts, body), app).await?;
+        let bytes = body::read_body(Request::from_parts(parts, body), app).await?;
         let mut form = Self::default();
         for (name, value) in form_urlencoded::parse(&bytes) {
             match &*name {

@@ -3,39 +3,35 @@
 //! Never: waits for one run to hear of another.
 
 use axum::body::Bytes;
-use longhaul_core::port::shelves::Place;
+use longhaul_core::port::records::GlobalSeq;
 use tokio::sync::watch;
 
 use crate::problem::Problem;
-use crate::stream::sse::{Pieces, Reader, write_entry};
+use crate::stream::sse::{ChunkSource, StreamReader, write_entry};
 
 /// So many facts are read at once.
-const PAGE: usize = 200;
+const PAGE_SIZE: usize = 200;
 
 /// Everything that somebody reads.
 #[derive(Debug)]
 pub(crate) struct AllStream {
-    reader: Reader,
-    filter: Filter,
-    bell: watch::Receiver<Place>,
-    after: Place,
+    reader: StreamReader,
+    filter: KindFilter,
+    changes: watch::Receiver<GlobalSeq>,
+    after: GlobalSeq,
     /// The last look found nothing more.
     caught_up: bool,
 }
 
 /// Which kinds of facts are wanted: names, or beginnings such as `run.*`.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Filter(Vec<String>);
+pub(crate) struct KindFilter(Vec<String>);
 
-impl Filter {
+impl KindFilter {
     /// Kinds with commas between; empty: all.
-    pub(crate) fn read(said: &str) -> Result<Self, Problem> {
+    pub(crate) fn parse(said: &str) -> Result<Self, Problem> {
         let mut kinds = Vec::new();
-        for kind in said
-            .split(',')
-            .map(str::trim)
-            .filter(|kind| !kind.is_empty())
-        {
+        for kind in said.split(',').map(str::trim).filter(|kind| !kind.is_empty()) {
             let stem = kind.strip_suffix(".*").unwrap_or(kind);
             let plain = |letter: char| letter.is_ascii_lowercase() || "._".contains(letter);
             if stem != "*" && !stem.chars().all(plain) {
@@ -47,7 +43,7 @@ impl Filter {
         Ok(Self(kinds))
     }
 
-    fn wants(&self, kind: &str) -> bool {
+    fn matches(&self, kind: &str) -> bool {
         let fits = |wanted: &String| match wanted.strip_suffix('*') {
             Some(stem) => kind.starts_with(stem),
             None => kind == wanted,
@@ -59,35 +55,29 @@ impl Filter {
 impl AllStream {
     /// Reads everything from after a place on; none named: from now on.
     pub(crate) async fn open(
-        reader: Reader,
-        filter: Filter,
-        after: Option<Place>,
+        reader: StreamReader,
+        filter: KindFilter,
+        after: Option<GlobalSeq>,
     ) -> Result<Self, Problem> {
         let longhaul = reader.app.longhaul();
-        let bell = longhaul.ports().tail.follow_all();
+        let bell = longhaul.services().changes.subscribe_all();
         let bell = bell.ok_or_else(Problem::internal)?;
         let after = match after {
             Some(after) => after,
-            None => longhaul.end().await?,
+            None => longhaul.last_global_seq().await?,
         };
-        Ok(Self {
-            filter,
-            bell,
-            after,
-            caught_up: false,
-            reader,
-        })
+        Ok(Self { filter, changes: bell, after, caught_up: false, reader })
     }
 
     /// What stands there now; none: nothing that is wanted.
-    async fn look(&mut self) -> Result<Option<Bytes>, longhaul_engine::Error> {
+    async fn read_page(&mut self) -> Result<Option<Bytes>, longhaul_engine::Error> {
         let app = self.reader.app.clone();
-        let _turn = app.turn().await;
-        let tail = app.longhaul().written(self.after, PAGE).await?;
+        let _turn = app.catch_up_permit().await;
+        let tail = app.longhaul().read_all(self.after, PAGE_SIZE).await?;
         let mut text = String::new();
         for (place, entry) in &tail.entries {
             self.after = *place;
-            if self.filter.wants(entry.event.kind())
+            if self.filter.matches(entry.event.kind())
                 && let Err(error) = write_entry(&mut text, place.0, entry)
             {
                 tracing::error!(run = %entry.run, %error, "an event can't be written");
@@ -98,10 +88,10 @@ impl AllStream {
     }
 }
 
-impl Pieces for AllStream {
+impl ChunkSource for AllStream {
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            let Self { reader, bell, .. } = self;
+            let Self { reader, changes: bell, .. } = self;
             let stopping = reader.app.clone();
             let caught_up = self.caught_up;
             let rung = async {
@@ -113,11 +103,11 @@ impl Pieces for AllStream {
             // Also whoever is behind hears the end, and is asked for a key again.
             tokio::select! {
                 biased;
-                () = stopping.stopped() => return None,
-                () = reader.due() => return reader.beat().await,
+                () = stopping.stop_requested() => return None,
+                () = reader.heartbeat_due() => return reader.heartbeat().await,
                 rung = rung => rung.ok()?,
             }
-            match self.look().await {
+            match self.read_page().await {
                 Ok(Some(text)) => return Some(text),
                 Ok(None) => {}
                 Err(error) => {
@@ -134,8 +124,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_are_wanted_by_name_or_beginning() {
-        let wants = |filter: &str, kind: &str| Filter::read(filter).unwrap().wants(kind);
+    fn event_kinds_are_filtered_by_name_or_prefix() {
+        let wants = |filter: &str, kind: &str| KindFilter::parse(filter).unwrap().matches(kind);
         for (filter, kind, wanted) in [
             ("", "run.created", true),
             ("run.*", "run.created", true),
@@ -146,6 +136,6 @@ mod tests {
         ] {
             assert_eq!(wants(filter, kind), wanted, "{filter} {kind}");
         }
-        assert!(Filter::read("run.created;drop").is_err());
+        assert!(KindFilter::parse("run.created;drop").is_err());
     }
 }

@@ -6,63 +6,62 @@
 use axum::body::Bytes;
 use longhaul_core::event::Event;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_engine::feed::Listener;
-use longhaul_engine::handle::Watching;
+use longhaul_engine::deltas::DeltaStream;
+use longhaul_engine::handle::JournalStream;
 use serde_json::json;
 
 use crate::problem::Problem;
-use crate::stream::sse::{Pieces, Reader, delta, event, write_entry};
+use crate::stream::sse::{ChunkSource, StreamReader, format_delta, format_event, write_entry};
 
 /// A run that somebody reads.
 #[derive(Debug)]
 pub(crate) struct RunStream {
-    reader: Reader,
+    reader: StreamReader,
     run: RunId,
-    watching: Watching,
-    words: Listener,
-    last: Seq,
-    over: bool,
+    journal: JournalStream,
+    deltas: DeltaStream,
+    last_seq: Seq,
+    has_ended: bool,
 }
 
 impl RunStream {
     /// Reads a run from after a place on.
-    pub(crate) async fn open(reader: Reader, run: RunId, after: Seq) -> Result<Self, Problem> {
+    pub(crate) async fn open(
+        reader: StreamReader,
+        run: RunId,
+        after: Seq,
+    ) -> Result<Self, Problem> {
         let longhaul = reader.app.longhaul().clone();
         Ok(Self {
-            watching: longhaul.watch(run, after).await?,
-            words: longhaul.ports().feed.listen(run),
+            journal: longhaul.watch(run, after).await?,
+            deltas: longhaul.services().deltas.subscribe(run),
             reader,
             run,
-            last: after,
-            over: false,
+            last_seq: after,
+            has_ended: false,
         })
     }
 
     async fn end(&mut self) -> Option<Bytes> {
-        self.over = true;
-        let row = self.reader.app.longhaul().row(self.run).await.ok()?;
-        let said = json!({ "run": self.run, "status": row.status, "last": row.last });
-        Some(Bytes::from(event("end", &said)))
+        self.has_ended = true;
+        let row = self.reader.app.longhaul().run_row(self.run).await.ok()?;
+        let said = json!({ "run": self.run, "status": row.status, "last_seq": row.last_seq });
+        Some(Bytes::from(format_event("end", &said)))
     }
 }
 
-impl Pieces for RunStream {
+impl ChunkSource for RunStream {
     async fn next(&mut self) -> Option<Bytes> {
-        if self.over {
+        if self.has_ended {
             return None;
         }
-        let Self {
-            reader,
-            watching,
-            words,
-            ..
-        } = self;
+        let Self { reader, journal: watching, deltas: words, .. } = self;
         let stopping = reader.app.clone();
         let entries = tokio::select! {
             biased;
-            () = stopping.stopped() => return None,
+            () = stopping.stop_requested() => return None,
             // Before the journal, or whoever is behind is never asked for a key again.
-            () = reader.due() => return reader.beat().await,
+            () = reader.heartbeat_due() => return reader.heartbeat().await,
             read = watching.next() => match read {
                 Ok(entries) => entries,
                 Err(error) => {
@@ -70,7 +69,7 @@ impl Pieces for RunStream {
                     return None;
                 }
             },
-            spoken = words.next() => return Some(Bytes::from(delta(&spoken))),
+            spoken = words.next() => return Some(Bytes::from(format_delta(&spoken))),
         };
         let Some(entries) = entries else {
             return self.end().await;
@@ -79,16 +78,16 @@ impl Pieces for RunStream {
         for entry in &entries {
             // A turn's words come before the fact that it is over.
             if let Event::TurnCompleted(turn) = &entry.event
-                && let Some(spoken) = self.words.rest_of(turn.turn)
+                && let Some(spoken) = self.deltas.rest_of_turn(turn.turn)
             {
-                text.push_str(&delta(&spoken));
+                text.push_str(&format_delta(&spoken));
             }
             if let Err(error) = write_entry(&mut text, entry.seq.0, entry) {
                 tracing::error!(run = %self.run, %error, "an event can't be written");
-                self.over = true;
+                self.has_ended = true;
                 break;
             }
-            self.last = entry.seq;
+            self.last_seq = entry.seq;
         }
         Some(Bytes::from(text))
     }

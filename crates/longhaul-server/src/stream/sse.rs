@@ -9,28 +9,28 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream;
 use longhaul_core::access::Role;
-use longhaul_core::event::codec::BadEvent;
+use longhaul_core::event::codec::EventCodecError;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::time::Millis;
-use longhaul_engine::feed::Delta;
+use longhaul_engine::deltas::Delta;
 use serde::Serialize;
 
-use crate::app::{App, StreamSeat};
-use crate::caller::may;
-use crate::guard::key::{Shown, recognise};
+use crate::app::{App, StreamPermit};
+use crate::caller::require_role;
+use crate::middleware::auth::{Credential, identify};
 use crate::problem::Problem;
 
 /// A stream says this often that it is there.
-const BEAT_EVERY: Millis = Millis::from_secs(10);
+const HEARTBEAT_INTERVAL: Millis = Millis::from_secs(10);
 
 /// What it says then.
-const BEAT: &str = ": beat\n\n";
+const HEARTBEAT: &str = ": heartbeat\n\n";
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Whether a caller wants a stream.
-pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_event_stream(headers: &HeaderMap) -> bool {
     let wanted = |line: &str| {
         let kind = line.split(';').next().unwrap_or_default().trim();
         kind.eq_ignore_ascii_case("text/event-stream")
@@ -44,7 +44,7 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
 }
 
 /// The place after which a client goes on, as it heard it last.
-pub(crate) fn last_heard(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+pub(crate) fn last_event_id(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
     let Some(said) = headers.get(LAST_EVENT_ID) else {
         return Ok(None);
     };
@@ -58,60 +58,58 @@ pub(crate) fn last_heard(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 
 /// Whoever reads a stream, and may do so as long as their key counts.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct StreamReader {
     pub(crate) app: App,
-    shown: Shown,
+    credential: Credential,
     /// By the monotonic clock.
-    next_beat: Millis,
+    next_heartbeat: Millis,
     /// Given back when the stream ends.
-    _seat: StreamSeat,
+    _permit: StreamPermit,
 }
 
-impl Reader {
+impl StreamReader {
     /// A seat for whoever has shown this.
-    pub(crate) fn sit(app: &App, caller: &str, shown: Shown) -> Result<Self, Problem> {
-        let Some(seat) = app.sit(caller) else {
+    pub(crate) fn acquire(app: &App, caller: &str, shown: Credential) -> Result<Self, Problem> {
+        let Some(seat) = app.acquire_stream(caller) else {
             let words = "you have too many streams open";
-            return Err(
-                Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", words)
-                    .hint("close some, or read `/v1/events/stream` for all runs at once")
-                    .retry_after(1),
-            );
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", words)
+                .hint("close some, or read `/v1/events/stream` for all runs at once")
+                .retry_after(1));
         };
-        let clock = &app.longhaul().ports().clock;
+        let clock = &app.longhaul().services().clock;
         Ok(Self {
             app: app.clone(),
-            shown,
-            next_beat: clock.monotonic().plus(BEAT_EVERY),
-            _seat: seat,
+            credential: shown,
+            next_heartbeat: clock.monotonic().plus(HEARTBEAT_INTERVAL),
+            _permit: seat,
         })
     }
 
     /// Returns when it is time for the next beat.
-    pub(crate) async fn due(&self) {
-        let clock = &self.app.longhaul().ports().clock;
-        let wait = self.next_beat.minus(clock.monotonic());
+    pub(crate) async fn heartbeat_due(&self) {
+        let clock = &self.app.longhaul().services().clock;
+        let wait = self.next_heartbeat.minus(clock.monotonic());
         clock.sleep(wait).await;
     }
 
     /// The beat, whatever else is said; none: the key counts no longer.
-    pub(crate) async fn beat(&mut self) -> Option<Bytes> {
-        let clock = &self.app.longhaul().ports().clock;
-        self.next_beat = clock.monotonic().plus(BEAT_EVERY);
-        let known = recognise(&self.app, &self.shown).await.ok().flatten()?;
-        may(&known, Role::Viewer).ok()?;
-        Some(Bytes::from_static(BEAT.as_bytes()))
+    pub(crate) async fn heartbeat(&mut self) -> Option<Bytes> {
+        let clock = &self.app.longhaul().services().clock;
+        self.next_heartbeat = clock.monotonic().plus(HEARTBEAT_INTERVAL);
+        let known = identify(&self.app, &self.credential).await.ok().flatten()?;
+        require_role(&known, Role::Viewer).ok()?;
+        Some(Bytes::from_static(HEARTBEAT.as_bytes()))
     }
 }
 
 /// Something that can be read piece by piece.
-pub(crate) trait Pieces: Send + 'static {
+pub(crate) trait ChunkSource: Send + 'static {
     /// The next piece; none: it is over.
     fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 }
 
 /// The answer that carries pieces.
-pub(crate) fn answer(pieces: impl Pieces) -> Response {
+pub(crate) fn stream_response(pieces: impl ChunkSource) -> Response {
     let stream = stream::unfold(pieces, |mut pieces| async move {
         let piece = pieces.next().await?;
         Some((Ok::<_, std::convert::Infallible>(piece), pieces))
@@ -129,25 +127,26 @@ pub(crate) fn answer(pieces: impl Pieces) -> Response {
 }
 
 /// Appends one entry under its id.
-pub(crate) fn write_entry(text: &mut String, id: u64, entry: &Entry) -> Result<(), BadEvent> {
+pub(crate) fn write_entry(
+    text: &mut String,
+    id: u64,
+    entry: &Entry,
+) -> Result<(), EventCodecError> {
     let envelope = entry.to_envelope()?;
     let data = serde_json::to_string(&envelope).unwrap_or_default();
-    text.push_str(&format!(
-        "id: {id}\nevent: {}\ndata: {data}\n\n",
-        envelope.kind
-    ));
+    text.push_str(&format!("id: {id}\nevent: {}\ndata: {data}\n\n", envelope.kind));
     Ok(())
 }
 
 /// An event that has no place in a journal.
-pub(crate) fn event(kind: &str, data: &impl Serialize) -> String {
+pub(crate) fn format_event(kind: &str, data: &impl Serialize) -> String {
     let data = serde_json::to_string(data).unwrap_or_default();
     format!("event: {kind}\ndata: {data}\n\n")
 }
 
 /// Words as they are spoken.
-pub(crate) fn delta(delta: &Delta) -> String {
-    event(
+pub(crate) fn format_delta(delta: &Delta) -> String {
+    format_event(
         "message.delta",
         &serde_json::json!({
             "run": delta.run,

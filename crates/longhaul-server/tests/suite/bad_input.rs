@@ -3,15 +3,15 @@
 
 use serde_json::Value;
 
-use crate::suite::kit::client::{Wire, ask, get, post, read_answer};
-use crate::suite::kit::{Server, plan, task};
+use crate::suite::harness::client::{TestConnection, get, parse_response, post, request};
+use crate::suite::harness::{TestServer, server_with, task};
 
 /// What bytes get on a line of their own: the statuses of all answers, none if
 /// it was closed without one.
-async fn raw(server: &Server, bytes: &[u8]) -> Vec<u16> {
-    let mut wire = Wire::to(server.address).await;
+async fn raw(server: &TestServer, bytes: &[u8]) -> Vec<u16> {
+    let mut wire = TestConnection::connect(server.address).await;
     wire.send(bytes).await;
-    wire.hang_up().await;
+    wire.close().await;
     let came = wire.read_all().await;
     let text = String::from_utf8_lossy(&came);
     text.split("HTTP/1.1 ")
@@ -21,20 +21,17 @@ async fn raw(server: &Server, bytes: &[u8]) -> Vec<u16> {
 }
 
 /// A request's head with these further lines.
-fn head(server: &Server, first: &str, lines: &str) -> Vec<u8> {
+fn head(server: &TestServer, first: &str, lines: &str) -> Vec<u8> {
     let (host, key) = (server.host(), &server.key);
     format!("{first}\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n{lines}\r\n").into_bytes()
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_task_are_refused() {
-    let server = plan([]).open().await;
+async fn invalid_task_bodies_are_rejected() {
+    let server = server_with([]).open().await;
     let deep = "[".repeat(10_000);
-    let closed = format!(
-        "{{\"agent\":\"tester\",\"input\":{}{}}}",
-        "[".repeat(10_000),
-        "]".repeat(10_000)
-    );
+    let closed =
+        format!("{{\"agent\":\"tester\",\"input\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
     let objects = "{\"a\":".repeat(10_000);
     let cases: [(&[u8], u16, &str); 14] = [
         (b"", 400, "bad_json"),
@@ -54,17 +51,13 @@ async fn bodies_that_are_no_task_are_refused() {
     ];
     for (body, status, code) in cases {
         for once in [false, true] {
-            let mut asked = ask("POST", "/v1/runs").typed("application/json", body);
+            let mut asked = request("POST", "/v1/runs").body("application/json", body);
             if once {
-                asked = asked.once("k");
+                asked = asked.idempotency_key("k");
             }
-            let answer = server.ask(asked).await;
+            let answer = server.send(asked).await;
             let what = format!("{:?}", String::from_utf8_lossy(&body[..body.len().min(40)]));
-            assert_eq!(
-                (answer.status, &*answer.problem()),
-                (status, code),
-                "{what}"
-            );
+            assert_eq!((answer.status, &*answer.problem()), (status, code), "{what}");
         }
     }
     for (kind, status) in [
@@ -75,49 +68,39 @@ async fn bodies_that_are_no_task_are_refused() {
         ("multipart/form-data; boundary=x", 415),
         ("", 415),
     ] {
-        let asked = ask("POST", "/v1/runs").typed(kind, task().to_string());
-        assert_eq!(server.ask(asked).await.status, status, "{kind}");
+        let asked = request("POST", "/v1/runs").body(kind, task().to_string());
+        assert_eq!(server.send(asked).await.status, status, "{kind}");
     }
-    server.is_well().await;
+    server.assert_healthy().await;
 }
 
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused_however_it_comes() {
-    let server = plan([]).open().await;
-    let big = format!(
-        "{{\"agent\":\"tester\",\"input\":\"{}\"}}",
-        "x".repeat(10 << 20)
-    );
+    let server = server_with([]).open().await;
+    let big = format!("{{\"agent\":\"tester\",\"input\":\"{}\"}}", "x".repeat(10 << 20));
     let json = "content-type: application/json\r\n";
     let length = format!("{json}content-length: {}\r\n", big.len());
-    let known = [
-        head(&server, "POST /v1/runs HTTP/1.1", &length),
-        big.clone().into_bytes(),
-    ]
-    .concat();
+    let known =
+        [head(&server, "POST /v1/runs HTTP/1.1", &length), big.clone().into_bytes()].concat();
     let chunk = format!("{:x}\r\n{big}\r\n0\r\n\r\n", big.len());
     let lines = format!("{json}transfer-encoding: chunked\r\n");
-    let chunked = [
-        head(&server, "POST /v1/runs HTTP/1.1", &lines),
-        chunk.into_bytes(),
-    ]
-    .concat();
+    let chunked = [head(&server, "POST /v1/runs HTTP/1.1", &lines), chunk.into_bytes()].concat();
     // Whoever says it beforehand is told before they send.
     let said = [head(&server, "POST /v1/runs HTTP/1.1", &length), Vec::new()].concat();
     for (bytes, must) in [(said, true), (known, false), (chunked, false)] {
-        let wire = Wire::to(server.address).await;
-        match wire.push(bytes).await {
+        let wire = TestConnection::connect(server.address).await;
+        match wire.send_slowly(bytes).await {
             Some(answer) => assert_eq!(answer.status, 413, "{}", answer.text()),
             // Bytes that were still on their way may have cut the answer off.
             None => assert!(!must),
         }
     }
-    server.is_well().await;
+    server.assert_healthy().await;
 }
 
 #[tokio::test]
-async fn heads_that_are_too_large_are_refused() {
-    let server = plan([]).open().await;
+async fn too_large_request_heads_are_rejected() {
+    let server = server_with([]).open().await;
     let many: String = (0..1_000).map(|n| format!("x-{n}: y\r\n")).collect();
     let fat = format!("x-fat: {}\r\n", "y".repeat(100 * 1024));
     let pairs = "a=1&".repeat(1_000_000);
@@ -131,16 +114,12 @@ async fn heads_that_are_too_large_are_refused() {
         (format!("GET /v1/runs?{some} HTTP/1.1"), "", 400),
         (format!("GET /v1/runs?{long} HTTP/1.1"), "", 400),
         (format!("GET /{} HTTP/1.1", "y".repeat(20_000)), "", 404),
-        (
-            format!("GET /v1/runs/{} HTTP/1.1", "y".repeat(20_000)),
-            "",
-            404,
-        ),
+        (format!("GET /v1/runs/{} HTTP/1.1", "y".repeat(20_000)), "", 404),
         (format!("GET /a/{} HTTP/1.1", "y".repeat(20_000)), "", 404),
     ] {
         let lines = format!("{lines}connection: close\r\n");
-        let wire = Wire::to(server.address).await;
-        let answer = wire.push(head(&server, &first, &lines)).await;
+        let wire = TestConnection::connect(server.address).await;
+        let answer = wire.send_slowly(head(&server, &first, &lines)).await;
         let status = answer.map(|answer| answer.status);
         let shown = &first[..first.len().min(60)];
         assert!(
@@ -148,11 +127,11 @@ async fn heads_that_are_too_large_are_refused() {
             "{shown} {status:?}"
         );
     }
-    server.is_well().await;
+    server.assert_healthy().await;
 }
 
 /// Sends a request's head and body; it must get one of these, or nothing.
-async fn check(server: &Server, first: &str, sent: (&str, &str), wanted: &[u16]) {
+async fn check(server: &TestServer, first: &str, sent: (&str, &str), wanted: &[u16]) {
     let (lines, body) = sent;
     let lines = format!("{lines}connection: close\r\n");
     let bytes = [head(server, first, &lines), body.as_bytes().to_vec()].concat();
@@ -166,18 +145,15 @@ async fn check(server: &Server, first: &str, sent: (&str, &str), wanted: &[u16])
 }
 
 #[tokio::test]
-async fn bodies_that_can_be_read_in_two_ways_are_not_read() {
-    let server = plan([]).open().await;
+async fn ambiguous_bodies_are_rejected() {
+    let server = server_with([]).open().await;
     let body = task().to_string();
     let length = body.len();
     let chunk = format!("{length:x}\r\n{body}\r\n0\r\n\r\n");
     let more = length + 1;
     let chunked = "transfer-encoding: chunked";
     for (lines, body) in [
-        (
-            format!("content-length: {length}\r\ncontent-length: {more}"),
-            body.as_str(),
-        ),
+        (format!("content-length: {length}\r\ncontent-length: {more}"), body.as_str()),
         (format!("content-length: +{length}"), &body),
         (format!("content-length: {length}, {length}x"), &body),
         ("content-length: -1".into(), &body),
@@ -191,19 +167,13 @@ async fn bodies_that_can_be_read_in_two_ways_are_not_read() {
     }
     // Where both are said the chunks count, never the other.
     let both = format!("content-type: application/json\r\ncontent-length: 5\r\n{chunked}\r\n");
-    check(
-        &server,
-        "POST /v1/runs HTTP/1.1",
-        (&both, &chunk),
-        &[201, 400],
-    )
-    .await;
-    server.is_well().await;
+    check(&server, "POST /v1/runs HTTP/1.1", (&both, &chunk), &[201, 400]).await;
+    server.assert_healthy().await;
 }
 
 #[tokio::test]
-async fn heads_that_can_be_read_in_two_ways_are_not_read() {
-    let server = plan([]).open().await;
+async fn ambiguous_request_heads_are_rejected() {
+    let server = server_with([]).open().await;
     let two_hosts = format!("host: {}\r\n", server.host());
     for lines in [
         two_hosts.as_str(),
@@ -229,12 +199,12 @@ async fn heads_that_can_be_read_in_two_ways_are_not_read() {
     for (first, wanted) in cases {
         check(&server, first, ("", ""), wanted).await;
     }
-    server.is_well().await;
+    server.assert_healthy().await;
 }
 
 #[tokio::test]
-async fn garbage_and_half_requests_end_the_line() {
-    let server = plan([]).open().await;
+async fn garbage_and_incomplete_requests_close_the_connection() {
+    let server = server_with([]).open().await;
     let noise: Vec<u8> = (0_u32..4_096).map(|n| (n * 7 % 251) as u8).collect();
     let tls = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".repeat(20);
     let half = head(
@@ -243,15 +213,9 @@ async fn garbage_and_half_requests_end_the_line() {
         "content-type: application/json\r\ncontent-length: 100\r\n",
     );
     let half = [half, b"{\"agent\":".to_vec()].concat();
-    for bytes in [
-        &b"\r\n\r\n\r\n"[..],
-        b"GET",
-        b"GET / HTTP/1.1\r\nhost:",
-        &noise,
-        &tls,
-        &half,
-        b"\0\0\0\0",
-    ] {
+    for bytes in
+        [&b"\r\n\r\n\r\n"[..], b"GET", b"GET / HTTP/1.1\r\nhost:", &noise, &tls, &half, b"\0\0\0\0"]
+    {
         let told = raw(&server, bytes).await;
         assert!(told.iter().all(|status| *status == 400), "{told:?}");
     }
@@ -259,55 +223,44 @@ async fn garbage_and_half_requests_end_the_line() {
     assert_eq!(raw(&server, b"").await, Vec::<u16>::new());
     // HTTP/1.0 need not name a host, and is asked to.
     assert_eq!(raw(&server, b"GET /livez HTTP/1.0\r\n\r\n").await, [400]);
-    assert_eq!(
-        raw(&server, b"GET /livez HTTP/1.0\r\nhost: localhost\r\n\r\n").await,
-        [200]
-    );
-    server.is_well().await;
+    assert_eq!(raw(&server, b"GET /livez HTTP/1.0\r\nhost: localhost\r\n\r\n").await, [200]);
+    server.assert_healthy().await;
 }
 
 #[tokio::test]
-async fn a_half_closed_line_still_gets_its_answer_and_pipelines_stay_in_order() {
-    let server = plan([]).open().await;
+async fn a_half_closed_connection_gets_its_response_and_pipelining_keeps_order() {
+    let server = server_with([]).open().await;
     let host = server.host();
-    let one = |path: &str| get(path).bare().bytes(&host, "");
+    let one = |path: &str| get(path).without_key().bytes(&host, "");
     let submit = post("/v1/runs", &task()).bytes(&host, &server.key);
-    let bytes = [
-        one("/livez"),
-        submit,
-        one("/version"),
-        one("/v1/runs"),
-        one("/livez"),
-    ]
-    .concat();
-    let mut wire = Wire::to(server.address).await;
+    let bytes = [one("/livez"), submit, one("/version"), one("/v1/runs"), one("/livez")].concat();
+    let mut wire = TestConnection::connect(server.address).await;
     wire.send(&bytes).await;
     let mut told = Vec::new();
     for _ in 0..5 {
-        told.push(wire.answer().await.unwrap().status);
+        told.push(wire.read_response().await.unwrap().status);
     }
     assert_eq!(told, [200, 201, 200, 401, 200]);
     // A body that somebody else reads as the next request is not one.
     let hidden = one("/livez");
-    let asked = ask("POST", "/v1/runs")
-        .typed("application/json", hidden)
-        .bytes(&host, &server.key);
+    let asked =
+        request("POST", "/v1/runs").body("application/json", hidden).bytes(&host, &server.key);
     wire.send(&[asked, one("/version")].concat()).await;
-    assert_eq!(wire.answer().await.unwrap().status, 400);
-    let next = wire.answer().await;
+    assert_eq!(wire.read_response().await.unwrap().status, 400);
+    let next = wire.read_response().await;
     assert!(next.is_none_or(|next| next.json()["name"] == "longhaul"));
     // Byte by byte is slow and no crime.
-    let mut wire = Wire::to(server.address).await;
+    let mut wire = TestConnection::connect(server.address).await;
     for byte in one("/livez") {
         wire.send(&[byte]).await;
         tokio::task::yield_now().await;
     }
-    assert_eq!(wire.answer().await.unwrap().status, 200);
+    assert_eq!(wire.read_response().await.unwrap().status, 200);
 }
 
 #[tokio::test]
-async fn ids_are_ids_and_nothing_else() {
-    let server = plan([]).open().await;
+async fn invalid_ids_are_rejected() {
+    let server = server_with([]).open().await;
     let run = server.submit().await;
     for (path, wanted) in [
         ("/v1/runs/%2e%2e%2fkeys", 404),
@@ -328,44 +281,38 @@ async fn ids_are_ids_and_nothing_else() {
         ("/style.css/../v1/keys", 404),
         ("/a/%2e%2e%2fv1%2fkeys", 404),
     ] {
-        let answer = server.ask(get(path)).await;
+        let answer = server.send(get(path)).await;
         assert_eq!(answer.status, wanted, "{path} {}", answer.text());
         assert_eq!(answer.header("set-cookie"), None);
         let text = answer.text();
         assert!(!text.contains('\0'), "{text}");
     }
     let shouted = run.to_uppercase();
-    for id in [
-        &run[..run.len() - 1],
-        &format!("{run}0"),
-        &shouted,
-        &run[4..],
-    ] {
-        let answer = server.ask(get(format!("/v1/runs/{id}"))).await;
+    for id in [&run[..run.len() - 1], &format!("{run}0"), &shouted, &run[4..]] {
+        let answer = server.send(get(format!("/v1/runs/{id}"))).await;
         assert_eq!(answer.status, 404, "{id}");
     }
-    server.is_well().await;
+    server.assert_healthy().await;
 }
 
 #[tokio::test]
-async fn a_body_that_does_not_come_is_not_waited_for() {
+async fn a_missing_body_times_out() {
     use longhaul_core::time::Millis;
-    let server = plan([]).at_standing_clock().open().await;
+    let server = server_with([]).with_sim_clock().open().await;
     let lines = "content-type: application/json\r\ncontent-length: 100\r\nexpect: 100-continue\r\n";
-    let mut wire = Wire::to(server.address).await;
-    wire.send(&head(&server, "POST /v1/runs HTTP/1.1", lines))
-        .await;
+    let mut wire = TestConnection::connect(server.address).await;
+    wire.send(&head(&server, "POST /v1/runs HTTP/1.1", lines)).await;
     // It says that it waits for the body, so it does.
-    assert_eq!(wire.head().await.unwrap().status, 100);
+    assert_eq!(wire.read_head().await.unwrap().status, 100);
     server.clock().advance(Millis::from_secs(20));
-    let answer = wire.answer().await.unwrap();
+    let answer = wire.read_response().await.unwrap();
     assert_eq!((answer.status, &*answer.problem()), (408, "slow_body"));
-    server.is_well().await;
+    server.assert_healthy().await;
 }
 
 #[test]
-fn the_client_reads_what_it_should() {
-    let answer = read_answer(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n{}").unwrap();
+fn the_test_client_parses_responses() {
+    let answer = parse_response(b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n{}").unwrap();
     assert_eq!((answer.status, answer.header("a")), (200, Some("b")));
     assert_eq!(answer.json(), Value::Object(serde_json::Map::new()));
 }

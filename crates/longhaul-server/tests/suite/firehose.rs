@@ -7,15 +7,15 @@ use longhaul_core::time::Millis;
 use longhaul_engine::Task;
 use serde_json::json;
 
-use crate::suite::kit::client::{ask, get};
-use crate::suite::kit::model::Line;
-use crate::suite::kit::plan;
-use crate::suite::kit::sse::{Ears, Frame};
+use crate::suite::harness::client::{get, request};
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::server_with;
+use crate::suite::harness::sse::{SseClient, SseEvent};
 
 const ALL: &str = "/v1/events/stream";
 
 /// Reads until so many runs have ended.
-async fn until_ended(ears: &mut Ears, runs: usize) -> Vec<Frame> {
+async fn until_ended(ears: &mut SseClient, runs: usize) -> Vec<SseEvent> {
     let (mut heard, mut ended) = (Vec::new(), 0);
     while ended < runs {
         let frame = ears.next().await.expect("it goes on");
@@ -26,11 +26,11 @@ async fn until_ended(ears: &mut Ears, runs: usize) -> Vec<Frame> {
 }
 
 #[tokio::test]
-async fn all_runs_are_heard_each_in_its_order() {
-    let server = plan([Line::Call("look", json!({}))]).at_work().await;
+async fn events_of_all_runs_are_streamed_in_order() {
+    let server = server_with([FakeReply::Call("look", json!({}))]).start().await;
     let old = server.submit().await;
     server.ended(&old).await;
-    let mut ears = Ears::open(&server, get(ALL)).await;
+    let mut ears = SseClient::open(&server, get(ALL)).await;
     for _ in 0..5 {
         server.submit().await;
     }
@@ -50,41 +50,38 @@ async fn all_runs_are_heard_each_in_its_order() {
 }
 
 #[tokio::test]
-async fn it_goes_on_after_what_was_heard_last() {
-    let server = plan([]).at_work().await;
+async fn the_stream_of_all_runs_resumes_after_the_last_event_id() {
+    let server = server_with([]).start().await;
     let from_start = || get(format!("{ALL}?after=0"));
     for _ in 0..3 {
         let run = server.submit().await;
         server.ended(&run).await;
     }
-    let whole = until_ended(&mut Ears::open(&server, from_start()).await, 3).await;
+    let whole = until_ended(&mut SseClient::open(&server, from_start()).await, 3).await;
     for cut in [0, 1, 7, whole.len() - 2] {
         let last = whole[cut].id.unwrap().to_string();
         for asked in [
             get(format!("{ALL}?after={last}")),
-            get(ALL).with("last-event-id", &last),
-            get(format!("{ALL}?after=0")).with("last-event-id", &last),
+            get(ALL).header("last-event-id", &last),
+            get(format!("{ALL}?after=0")).header("last-event-id", &last),
         ] {
-            let mut ears = Ears::open(&server, asked).await;
+            let mut ears = SseClient::open(&server, asked).await;
             assert_eq!(ears.next().await.as_ref(), whole.get(cut + 1), "{cut}");
         }
     }
     // Somebody who has heard of things to come waits for them.
-    Ears::open(&server, get(format!("{ALL}?after={}", u64::MAX))).await;
+    SseClient::open(&server, get(format!("{ALL}?after={}", u64::MAX))).await;
 }
 
 #[tokio::test]
-async fn only_what_is_wanted_is_heard() {
-    let server = plan([Line::Call("look", json!({}))]).at_work().await;
+async fn the_stream_of_all_runs_is_filtered() {
+    let server = server_with([FakeReply::Call("look", json!({}))]).start().await;
     for (filter, wanted) in [
         ("run.completed", "run.completed"),
         ("tool.*", "tool.started tool.completed"),
-        (
-            "turn.started,%20run.created",
-            "run.created turn.started turn.started",
-        ),
+        ("turn.started,%20run.created", "run.created turn.started turn.started"),
     ] {
-        let mut ears = Ears::open(&server, get(format!("{ALL}?filter={filter}"))).await;
+        let mut ears = SseClient::open(&server, get(format!("{ALL}?filter={filter}"))).await;
         let run = server.submit().await;
         server.ended(&run).await;
         let mut heard = Vec::new();
@@ -96,26 +93,26 @@ async fn only_what_is_wanted_is_heard() {
 }
 
 #[tokio::test]
-async fn a_revoked_key_and_a_stop_end_it_also_while_there_is_much_to_read() {
-    let mut server = plan([]).at_standing_clock().open().await;
+async fn revocation_and_shutdown_end_the_stream_during_catch_up() {
+    let mut server = server_with([]).with_sim_clock().open().await;
     // More than a socket takes in while nobody reads.
     let task = Task::new("tester", "x".repeat(20_000));
     let tasks = (0..1_000).map(|_| task.clone()).collect();
     server.longhaul.submit_all(tasks).await.unwrap();
-    let key = server.make_key("eve", Role::Viewer).await;
-    let asked = get(format!("{ALL}?after=0")).shows(&key);
-    let mut ears = Ears::open(&server, asked).await;
+    let key = server.create_key("eve", Role::Viewer).await;
+    let asked = get(format!("{ALL}?after=0")).with_key(&key);
+    let mut ears = SseClient::open(&server, asked).await;
     ears.next().await.unwrap();
-    server.ask(ask("DELETE", "/v1/keys/eve")).await.expect(200);
+    server.send(request("DELETE", "/v1/keys/eve")).await.expect(200);
     server.clock().advance(Millis::from_secs(10));
     let mut more = 0;
     while ears.next().await.is_some() {
         more += 1;
     }
-    assert!(ears.is_over() && more < 999, "{more} more");
-    let mut ears = Ears::open(&server, get(format!("{ALL}?after=0"))).await;
+    assert!(ears.is_complete() && more < 999, "{more} more");
+    let mut ears = SseClient::open(&server, get(format!("{ALL}?after=0"))).await;
     ears.next().await.unwrap();
     server.stop();
     while ears.next().await.is_some() {}
-    server.stopped().await;
+    server.wait_stopped().await;
 }

@@ -5,15 +5,15 @@ use longhaul_core::access::Role;
 use longhaul_core::time::Millis;
 use serde_json::{Value, json};
 
-use crate::suite::kit::client::{Ask, ask, get, post};
-use crate::suite::kit::{Plan, Server, asking, plan, task};
+use crate::suite::harness::client::{TestRequest, get, post, request};
+use crate::suite::harness::{TestServer, TestServerBuilder, server_with, server_with_gate, task};
 
-fn open_loopback(plan: Plan) -> Plan {
+fn with_open_loopback(plan: TestServerBuilder) -> TestServerBuilder {
     plan.options(|options| options.open_loopback = true)
 }
 
-async fn status(server: &Server, asked: Ask) -> u16 {
-    let answer = server.ask(asked).await;
+async fn status(server: &TestServer, asked: TestRequest) -> u16 {
+    let answer = server.send(asked).await;
     if answer.status >= 400 {
         answer.problem();
     }
@@ -21,45 +21,39 @@ async fn status(server: &Server, asked: Ask) -> u16 {
 }
 
 #[tokio::test]
-async fn only_a_key_that_counts_opens() {
-    let server = plan([]).at_standing_clock().open().await;
-    let good = server.make_key("good", Role::Viewer).await;
-    let gone = server.make_key("gone", Role::Admin).await;
-    server.ask(ask("DELETE", "/v1/keys/gone")).await.expect(200);
+async fn only_a_valid_key_is_accepted() {
+    let server = server_with([]).with_sim_clock().open().await;
+    let good = server.create_key("good", Role::Viewer).await;
+    let gone = server.create_key("gone", Role::Admin).await;
+    server.send(request("DELETE", "/v1/keys/gone")).await.expect(200);
     let brief = json!({ "name": "brief", "role": "viewer", "expires_in_ms": 60_000 });
-    let brief = server.ask(post("/v1/keys", &brief)).await.expect(201);
+    let brief = server.send(post("/v1/keys", &brief)).await.expect(201);
     let brief = brief["secret"].as_str().unwrap();
     let upper = good.to_uppercase();
     let cut = &good[..good.len() - 1];
-    let asked = || get("/v1/runs").bare();
-    let says = |line: String| asked().with("authorization", &line);
+    let asked = || get("/v1/runs").without_key();
+    let says = |line: String| asked().header("authorization", &line);
     let cases = [
-        (asked().shows(&good), 200),
+        (asked().with_key(&good), 200),
         (says(format!("bearer {good}")), 200),
         (says(format!("BEARER   {good}")), 200),
-        (asked().shows(brief), 200),
+        (asked().with_key(brief), 200),
         (asked(), 401),
-        (asked().shows(&gone), 401),
-        (asked().shows("lh_wrong"), 401),
-        (asked().shows(""), 401),
-        (asked().shows(&upper), 401),
-        (asked().shows(cut), 401),
+        (asked().with_key(&gone), 401),
+        (asked().with_key("lh_wrong"), 401),
+        (asked().with_key(""), 401),
+        (asked().with_key(&upper), 401),
+        (asked().with_key(cut), 401),
         (says(good.clone()), 401),
         (says(format!("Basic {good}")), 401),
         (says("Bearer".to_owned()), 401),
-        (asked().with("x-api-key", &good), 401),
-        (get(format!("/v1/runs?key={good}")).bare(), 401),
-        (
-            asked().with(
-                "cookie",
-                &format!("longhaul_{}={good}", server.address.port()),
-            ),
-            401,
-        ),
+        (asked().header("x-api-key", &good), 401),
+        (get(format!("/v1/runs?key={good}")).without_key(), 401),
+        (asked().header("cookie", &format!("longhaul_{}={good}", server.address.port())), 401),
     ];
     for (asked, wanted) in cases {
         let what = format!("{asked:?}");
-        let answer = server.ask(asked).await;
+        let answer = server.send(asked).await;
         assert_eq!(answer.status, wanted, "{what}");
         if wanted == 401 {
             assert_eq!(answer.problem(), "unauthorized");
@@ -68,31 +62,26 @@ async fn only_a_key_that_counts_opens() {
         }
     }
     server.clock().advance(Millis(60_000));
-    assert_eq!(status(&server, asked().shows(brief)).await, 401);
-    assert_eq!(status(&server, asked().shows(&good)).await, 200);
+    assert_eq!(status(&server, asked().with_key(brief)).await, 401);
+    assert_eq!(status(&server, asked().with_key(&good)).await, 200);
 }
 
 #[tokio::test]
-async fn a_key_lives_for_a_hundred_years_at_most() {
-    let server = plan([]).open().await;
+async fn the_ttl_of_a_key_is_at_most_a_hundred_years() {
+    let server = server_with([]).open().await;
     let year = 365 * 24 * 60 * 60 * 1_000_u64;
-    for (place, (span, expect)) in [(0, 422), (1, 201), (100 * year, 201), (u64::MAX, 422)]
-        .into_iter()
-        .enumerate()
+    for (place, (span, expect)) in
+        [(0, 422), (1, 201), (100 * year, 201), (u64::MAX, 422)].into_iter().enumerate()
     {
         let name = format!("k{place}");
         let key = json!({ "name": name, "role": "viewer", "expires_in_ms": span });
-        assert_eq!(
-            status(&server, post("/v1/keys", &key)).await,
-            expect,
-            "{span}"
-        );
+        assert_eq!(status(&server, post("/v1/keys", &key)).await, expect, "{span}");
     }
 }
 
 /// Every route with the least role that it is for. Each request is one that
 /// would change nothing, so that only the role decides what comes back.
-fn least() -> Vec<(Ask, Role)> {
+fn routes_with_roles() -> Vec<(TestRequest, Role)> {
     let run = "/v1/runs/run_00000000000000000000000001";
     let gate = "/v1/gates/gate_00000000000000000000000001";
     let steer = format!("{run}/steer/steer_00000000000000000000000001");
@@ -112,53 +101,33 @@ fn least() -> Vec<(Ask, Role)> {
         (get("/v1/agents"), viewer),
         (get("/v1/agents/x"), viewer),
         (get("/v1/lanes"), viewer),
-        (ask("POST", "/v1/tickets"), viewer),
+        (request("POST", "/v1/tickets"), viewer),
         (post("/v1/runs", &no), operator),
-        (
-            post(format!("{run}/steer"), &json!({ "text": "x" })),
-            operator,
-        ),
-        (ask("PATCH", &steer).json(&no), operator),
-        (ask("DELETE", &steer), operator),
-        (ask("POST", format!("{run}/cancel")), operator),
-        (ask("POST", format!("{run}/pause")), operator),
-        (ask("POST", format!("{run}/resume")), operator),
+        (post(format!("{run}/steer"), &json!({ "text": "x" })), operator),
+        (request("PATCH", &steer).json(&no), operator),
+        (request("DELETE", &steer), operator),
+        (request("POST", format!("{run}/cancel")), operator),
+        (request("POST", format!("{run}/pause")), operator),
+        (request("POST", format!("{run}/resume")), operator),
         (post("/v1/inboxes/mail/tasks", &no), operator),
-        (
-            post(format!("{gate}/answer"), &json!({ "decision": "reject" })),
-            approver,
-        ),
-        (
-            post(format!("{gate}/links"), &json!({ "recipient": "x" })),
-            approver,
-        ),
-        (
-            post(
-                format!("{run}/resume"),
-                &json!({ "budget": { "turns": 9 } }),
-            ),
-            approver,
-        ),
+        (post(format!("{gate}/answer"), &json!({ "decision": "reject" })), approver),
+        (post(format!("{gate}/links"), &json!({ "recipient": "x" })), approver),
+        (post(format!("{run}/resume"), &json!({ "budget": { "turns": 9 } })), approver),
         (get("/v1/keys"), admin),
         (post("/v1/keys", &no), admin),
-        (ask("DELETE", "/v1/keys/nobody"), admin),
+        (request("DELETE", "/v1/keys/nobody"), admin),
     ]
 }
 
 #[tokio::test]
-async fn each_role_opens_its_own_routes_and_those_below() {
-    let server = plan([]).open().await;
+async fn each_role_has_its_routes_and_those_of_lower_roles() {
+    let server = server_with([]).open().await;
     for role in Role::ALL {
-        let key = server.make_key(role.as_str(), role).await;
-        for (asked, least) in least() {
+        let key = server.create_key(role.as_str(), role).await;
+        for (asked, least) in routes_with_roles() {
             let what = format!("{role:?} {asked:?}");
-            let answer = server.ask(asked.shows(&key)).await;
-            assert_eq!(
-                answer.status == 403,
-                role < least,
-                "{what} {}",
-                answer.text()
-            );
+            let answer = server.send(asked.with_key(&key)).await;
+            assert_eq!(answer.status == 403, role < least, "{what} {}", answer.text());
             if answer.status == 403 {
                 assert_eq!(answer.problem(), "forbidden");
             }
@@ -168,56 +137,42 @@ async fn each_role_opens_its_own_routes_and_those_below() {
 
 #[tokio::test]
 async fn a_budget_above_the_agents_needs_an_approver() {
-    let server = plan([]).open().await;
+    let server = server_with([]).open().await;
     let mut dear = task();
     dear["budget"] = json!({ "usd": 1_000.0 });
     for (role, wanted) in [(Role::Operator, 403), (Role::Approver, 201)] {
-        let key = server.make_key(role.as_str(), role).await;
-        assert_eq!(
-            status(&server, post("/v1/runs", &dear).shows(&key)).await,
-            wanted
-        );
-        assert_eq!(
-            status(&server, post("/v1/runs", &task()).shows(&key)).await,
-            201
-        );
+        let key = server.create_key(role.as_str(), role).await;
+        assert_eq!(status(&server, post("/v1/runs", &dear).with_key(&key)).await, wanted);
+        assert_eq!(status(&server, post("/v1/runs", &task()).with_key(&key)).await, 201);
     }
 }
 
 /// Who a journal says submitted a run.
-async fn submitter(server: &Server, asked: Ask) -> Value {
-    let run = server.ask(asked).await.expect(201)["id"].clone();
+async fn submitter(server: &TestServer, asked: TestRequest) -> Value {
+    let run = server.send(asked).await.expect(201)["id"].clone();
     let path = format!("/v1/runs/{}/events?limit=1", run.as_str().unwrap());
-    let first = server.look(path).await["data"][0].to_string();
+    let first = server.get_json(path).await["data"][0].to_string();
     let names = ["local", "cli:anna", "key:ops", "loopback", "cli:bödvar"];
-    let found = names
-        .iter()
-        .find(|name| first.contains(&format!("\"submitter\":\"{name}\"")));
+    let found = names.iter().find(|name| first.contains(&format!("\"submitter\":\"{name}\"")));
     json!(found.unwrap_or_else(|| panic!("nobody in {first}")))
 }
 
 #[tokio::test]
-async fn only_the_machines_own_key_may_speak_for_others() {
-    let server = open_loopback(plan([])).open().await;
-    let ops = server.make_key("ops", Role::Admin).await;
+async fn only_the_local_key_may_act_for_other_callers() {
+    let server = with_open_loopback(server_with([])).open().await;
+    let ops = server.create_key("ops", Role::Admin).await;
     let submit = || post("/v1/runs", &task());
     let long = format!("cli:{}", "a".repeat(100));
     for (asked, name) in [
         (submit(), "local"),
-        (submit().with("x-longhaul-as", "cli:anna"), "cli:anna"),
-        (submit().with("x-longhaul-as", "cli:bödvar"), "cli:bödvar"),
-        (submit().with("x-longhaul-as", "key:ops"), "local"),
-        (submit().with("x-longhaul-as", "link:boss"), "local"),
-        (submit().with("x-longhaul-as", &long), "local"),
-        (
-            submit().shows(&ops).with("x-longhaul-as", "cli:anna"),
-            "key:ops",
-        ),
-        (submit().bare(), "loopback"),
-        (
-            submit().bare().with("x-longhaul-as", "cli:anna"),
-            "loopback",
-        ),
+        (submit().header("x-longhaul-as", "cli:anna"), "cli:anna"),
+        (submit().header("x-longhaul-as", "cli:bödvar"), "cli:bödvar"),
+        (submit().header("x-longhaul-as", "key:ops"), "local"),
+        (submit().header("x-longhaul-as", "link:boss"), "local"),
+        (submit().header("x-longhaul-as", &long), "local"),
+        (submit().with_key(&ops).header("x-longhaul-as", "cli:anna"), "key:ops"),
+        (submit().without_key(), "loopback"),
+        (submit().without_key().header("x-longhaul-as", "cli:anna"), "loopback"),
     ] {
         let what = format!("{asked:?}");
         assert_eq!(submitter(&server, asked).await, name, "{what}");
@@ -226,7 +181,7 @@ async fn only_the_machines_own_key_may_speak_for_others() {
 
 #[tokio::test]
 async fn an_open_loopback_submits_and_never_decides() {
-    let server = open_loopback(asking()).at_work().await;
+    let server = with_open_loopback(server_with_gate()).start().await;
     let (_, gate) = server.at_gate().await;
     let path = format!("/v1/gates/{}", gate["id"].as_str().unwrap());
     let yes = json!({ "decision": "approve", "digest": gate["digest"] });
@@ -235,24 +190,18 @@ async fn an_open_loopback_submits_and_never_decides() {
         (post("/v1/runs", &task()), 201),
         (get("/v1/gates"), 200),
         (post(format!("{path}/answer"), &yes), 403),
-        (
-            post(format!("{path}/links"), &json!({ "recipient": "me" })),
-            403,
-        ),
+        (post(format!("{path}/links"), &json!({ "recipient": "me" })), 403),
         (get("/v1/keys"), 403),
         (post("/v1/keys", &key), 403),
-        (ask("DELETE", "/v1/keys/x"), 403),
+        (request("DELETE", "/v1/keys/x"), 403),
         // A session would be the machine's own, and decide.
-        (ask("POST", "/v1/tickets"), 403),
+        (request("POST", "/v1/tickets"), 403),
     ] {
         let what = format!("{asked:?}");
-        assert_eq!(status(&server, asked.bare()).await, wanted, "{what}");
+        assert_eq!(status(&server, asked.without_key()).await, wanted, "{what}");
     }
     // Whoever shows a key that does not count is not let in for being near.
-    assert_eq!(
-        status(&server, get("/v1/runs").shows("lh_wrong")).await,
-        401
-    );
+    assert_eq!(status(&server, get("/v1/runs").with_key("lh_wrong")).await, 401);
     for header in [
         "forwarded",
         "x-forwarded-for",
@@ -262,16 +211,16 @@ async fn an_open_loopback_submits_and_never_decides() {
         "x-real-ip",
         "via",
     ] {
-        let asked = get("/v1/runs").bare().with(header, "1.2.3.4");
+        let asked = get("/v1/runs").without_key().header(header, "1.2.3.4");
         assert_eq!(status(&server, asked).await, 401, "{header}");
     }
 }
 
 #[tokio::test]
-async fn a_request_must_be_meant_for_this_server() {
+async fn requests_with_another_host_are_rejected() {
     let named =
         |options: &mut longhaul_server::Options| options.hosts = vec!["agents.example".into()];
-    let server = plan([]).options(named).open().await;
+    let server = server_with([]).options(named).open().await;
     let port = server.address.port();
     for (host, wanted) in [
         ("localhost".to_owned(), 200),
@@ -288,22 +237,17 @@ async fn a_request_must_be_meant_for_this_server() {
         (String::new(), 421),
     ] {
         for path in ["/livez", "/v1/runs", "/", "/a/x", "/nothing"] {
-            let answer = server.ask(get(path).with("host", &host)).await;
+            let answer = server.send(get(path).header("host", &host)).await;
             let misdirected = answer.status == 421;
-            assert_eq!(
-                misdirected,
-                wanted == 421,
-                "{host} {path} {}",
-                answer.status
-            );
+            assert_eq!(misdirected, wanted == 421, "{host} {path} {}", answer.status);
             assert!(!misdirected || answer.problem() == "wrong_host");
         }
     }
 }
 
 #[tokio::test]
-async fn no_other_site_speaks_for_its_visitors() {
-    let server = plan([]).open().await;
+async fn cross_site_requests_are_rejected() {
+    let server = server_with([]).open().await;
     let host = server.host();
     let own = format!("http://{host}");
     type Headers<'a> = &'a [(&'a str, &'a str)];
@@ -313,42 +257,23 @@ async fn no_other_site_speaks_for_its_visitors() {
         (&[("origin", "http://evil.example")], 403, 403),
         (&[("origin", "null")], 403, 403),
         // With `Referrer-Policy: no-referrer` browsers hide even our own origin.
-        (
-            &[("origin", "null"), ("sec-fetch-site", "same-origin")],
-            200,
-            201,
-        ),
-        (
-            &[("origin", "null"), ("sec-fetch-site", "same-site")],
-            403,
-            403,
-        ),
+        (&[("origin", "null"), ("sec-fetch-site", "same-origin")], 200, 201),
+        (&[("origin", "null"), ("sec-fetch-site", "same-site")], 403, 403),
         (&[("sec-fetch-site", "same-origin")], 200, 201),
         (&[("sec-fetch-site", "cross-site")], 403, 403),
-        (
-            &[
-                ("sec-fetch-site", "cross-site"),
-                ("sec-fetch-mode", "navigate"),
-            ],
-            200,
-            403,
-        ),
-        (
-            &[("origin", &own), ("origin", "http://evil.example")],
-            403,
-            403,
-        ),
+        (&[("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")], 200, 403),
+        (&[("origin", &own), ("origin", "http://evil.example")], 403, 403),
     ];
     for (headers, looks, acts) in cases {
-        let get = get("/v1/runs").with_all(headers);
+        let get = get("/v1/runs").headers(headers);
         assert_eq!(status(&server, get).await, looks, "{headers:?}");
-        let post = post("/v1/runs", &task()).with_all(headers);
-        let answer = server.ask(post).await;
+        let post = post("/v1/runs", &task()).headers(headers);
+        let answer = server.send(post).await;
         assert_eq!(answer.status, acts, "{headers:?}");
         assert_eq!(answer.header("access-control-allow-origin"), None);
     }
-    let preflight = ask("OPTIONS", "/v1/runs")
-        .with("origin", "http://evil.example")
-        .with("access-control-request-method", "POST");
+    let preflight = request("OPTIONS", "/v1/runs")
+        .header("origin", "http://evil.example")
+        .header("access-control-request-method", "POST");
     assert_eq!(status(&server, preflight).await, 403);
 }

@@ -4,62 +4,55 @@
 use longhaul_core::time::Millis;
 use serde_json::{Value, json};
 
-use crate::suite::kit::client::{Answer, Ask, ask, get, post};
-use crate::suite::kit::{Plan, Server, asking, plan};
+use crate::suite::harness::client::{TestRequest, TestResponse, get, post, request};
+use crate::suite::harness::{TestServer, TestServerBuilder, server_with, server_with_gate};
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
 /// A link to a gate: its path.
-async fn link(server: &Server, gate: &Value, recipient: &str) -> String {
+async fn create_link(server: &TestServer, gate: &Value, recipient: &str) -> String {
     let path = format!("/v1/gates/{}/links", gate["id"].as_str().unwrap());
-    let made = server
-        .ask(post(path, &json!({ "recipient": recipient })))
-        .await;
+    let made = server.send(post(path, &json!({ "recipient": recipient }))).await;
     let url = made.expect(201)["url"].as_str().unwrap().to_owned();
     let start = format!("http://{}", server.host());
     url.strip_prefix(&start).unwrap().to_owned()
 }
 
-async fn show(server: &Server, path: &str) -> Answer {
-    server.ask(get(path).bare()).await
+async fn show(server: &TestServer, path: &str) -> TestResponse {
+    server.send(get(path).without_key()).await
 }
 
 /// The nonce that a page's form holds.
-fn nonce(page: &Answer) -> String {
+fn nonce(page: &TestResponse) -> String {
     let text = page.text();
-    let rest = text
-        .split_once("name=\"nonce\" value=\"")
-        .expect("a form")
-        .1;
+    let rest = text.split_once("name=\"nonce\" value=\"").expect("a form").1;
     rest.split('"').next().unwrap().to_owned()
 }
 
-fn form(path: &str, body: &str) -> Ask {
-    ask("POST", path).bare().typed(FORM, body)
+fn form(path: &str, body: &str) -> TestRequest {
+    request("POST", path).without_key().body(FORM, body)
 }
 
-async fn answers(server: &Server, gate: &Value) -> Value {
+async fn answers(server: &TestServer, gate: &Value) -> Value {
     let path = format!("/v1/gates/{}", gate["id"].as_str().unwrap());
-    server.look(path).await["answers"].clone()
+    server.get_json(path).await["answers"].clone()
 }
 
-fn two_approvers() -> Plan {
-    asking().agent(|agent| agent.rules[0].approvers.count = 2)
+fn two_approvers() -> TestServerBuilder {
+    server_with_gate().agent(|agent| agent.rules[0].approvers.count = 2)
 }
 
 #[tokio::test]
-async fn a_link_shows_what_is_asked_and_decides_nothing_by_it() {
-    let server = asking().at_work().await;
+async fn opening_a_link_shows_the_gate_without_deciding_it() {
+    let server = server_with_gate().start().await;
     let (_, gate) = server.at_gate().await;
-    let path = link(&server, &gate, "anna <b>").await;
+    let path = create_link(&server, &gate, "anna <b>").await;
     for asked in [
         get(&path),
-        ask("HEAD", &path),
-        get(&path)
-            .with("sec-fetch-site", "cross-site")
-            .with("sec-fetch-mode", "navigate"),
+        request("HEAD", &path),
+        get(&path).header("sec-fetch-site", "cross-site").header("sec-fetch-mode", "navigate"),
     ] {
-        let page = server.ask(asked.bare()).await;
+        let page = server.send(asked.without_key()).await;
         assert_eq!(page.status, 200);
         for (name, value) in [
             ("referrer-policy", "no-referrer"),
@@ -72,11 +65,7 @@ async fn a_link_shows_what_is_asked_and_decides_nothing_by_it() {
             assert_eq!(page.header(name), Some(value));
         }
         let policy = page.header("content-security-policy").unwrap();
-        for part in [
-            "default-src 'none'",
-            "form-action 'self'",
-            "frame-ancestors 'none'",
-        ] {
+        for part in ["default-src 'none'", "form-action 'self'", "frame-ancestors 'none'"] {
             assert!(policy.contains(part), "{policy}");
         }
     }
@@ -84,12 +73,7 @@ async fn a_link_shows_what_is_asked_and_decides_nothing_by_it() {
     for raw in ["<script", "<b>you", "anna <b>"] {
         assert!(!text.contains(raw), "{raw} in {text}");
     }
-    for shown in [
-        "alert(1)",
-        "&#60;b&#62;you",
-        "tester",
-        gate["digest"].as_str().unwrap(),
-    ] {
+    for shown in ["alert(1)", "&#60;b&#62;you", "tester", gate["digest"].as_str().unwrap()] {
         assert!(text.contains(shown), "{shown} in {text}");
     }
     let token = path.strip_prefix("/a/").unwrap();
@@ -98,53 +82,36 @@ async fn a_link_shows_what_is_asked_and_decides_nothing_by_it() {
 }
 
 #[tokio::test]
-async fn only_the_pages_own_form_decides() {
-    let server = asking().at_work().await;
+async fn only_the_form_of_the_page_can_answer() {
+    let server = server_with_gate().start().await;
     let (_, gate) = server.at_gate().await;
-    let path = link(&server, &gate, "anna").await;
-    let other = link(&server, &gate, "bert").await;
-    let (own, others) = (
-        nonce(&show(&server, &path).await),
-        nonce(&show(&server, &other).await),
-    );
+    let path = create_link(&server, &gate, "anna").await;
+    let other = create_link(&server, &gate, "bert").await;
+    let (own, others) = (nonce(&show(&server, &path).await), nonce(&show(&server, &other).await));
     let yes = format!("nonce={own}&decision=approve");
     let json = json!({ "nonce": own, "decision": "approve" });
     for (asked, wanted) in [
         (form(&path, "decision=approve"), 409),
         (form(&path, "nonce=&decision=approve"), 409),
-        (
-            form(&path, &format!("nonce={others}&decision=approve")),
-            409,
-        ),
+        (form(&path, &format!("nonce={others}&decision=approve")), 409),
         (form(&path, &format!("nonce={own}")), 422),
         (form(&path, &format!("nonce={own}&decision=edit")), 422),
-        (
-            form(&path, &format!("nonce={own}&decision=approve&x=1")),
-            422,
-        ),
-        (post(&path, &json).bare(), 415),
-        (
-            ask("POST", &path).bare().typed("text/plain", yes.clone()),
-            415,
-        ),
-        (ask("POST", &path).bare(), 415),
-        (form(&path, &yes).with("origin", "http://evil.example"), 403),
-        (
-            form(&path, &yes)
-                .with("origin", "null")
-                .with("sec-fetch-site", "cross-site"),
-            403,
-        ),
-        (form(&path, "decision=approve").with("origin", "null"), 409),
-        (form(&path, &yes).with("sec-fetch-site", "cross-site"), 403),
-        (form(&path, &yes).with("host", "evil.example"), 421),
+        (form(&path, &format!("nonce={own}&decision=approve&x=1")), 422),
+        (post(&path, &json).without_key(), 415),
+        (request("POST", &path).without_key().body("text/plain", yes.clone()), 415),
+        (request("POST", &path).without_key(), 415),
+        (form(&path, &yes).header("origin", "http://evil.example"), 403),
+        (form(&path, &yes).header("origin", "null").header("sec-fetch-site", "cross-site"), 403),
+        (form(&path, "decision=approve").header("origin", "null"), 409),
+        (form(&path, &yes).header("sec-fetch-site", "cross-site"), 403),
+        (form(&path, &yes).header("host", "evil.example"), 421),
         (form("/a/forged", &yes), 404),
         (form(&format!("{path}x"), &yes), 404),
-        (get("/a/forged").bare(), 404),
-        (ask("PUT", &path).bare(), 405),
+        (get("/a/forged").without_key(), 404),
+        (request("PUT", &path).without_key(), 405),
     ] {
         let what = format!("{asked:?}");
-        let answer = server.ask(asked).await;
+        let answer = server.send(asked).await;
         assert_eq!(answer.status, wanted, "{what} {}", answer.text());
         assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
         assert_eq!(answer.header("cache-control"), Some("no-store"));
@@ -154,44 +121,39 @@ async fn only_the_pages_own_form_decides() {
 
 /// Over plain http on a named host a browser hides where the form comes from.
 #[tokio::test]
-async fn the_pages_own_form_decides_also_where_the_browser_says_nothing() {
-    let server = asking().at_work().await;
+async fn the_form_works_without_fetch_metadata_headers() {
+    let server = server_with_gate().start().await;
     let (_, gate) = server.at_gate().await;
-    let path = link(&server, &gate, "anna").await;
+    let path = create_link(&server, &gate, "anna").await;
     let own = nonce(&show(&server, &path).await);
     let yes = format!("nonce={own}&decision=approve");
-    let answer = server.ask(form(&path, &yes).with("origin", "null")).await;
+    let answer = server.send(form(&path, &yes).header("origin", "null")).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answers(&server, &gate).await[0]["by"], "link:anna");
 }
 
 #[tokio::test]
-async fn whoever_was_first_decides_and_others_are_told() {
-    let server = asking().at_work().await;
+async fn the_first_answer_decides_and_later_ones_are_told() {
+    let server = server_with_gate().start().await;
     let (run, gate) = server.at_gate().await;
-    let path = link(&server, &gate, "anna").await;
-    let other = link(&server, &gate, "bert").await;
+    let path = create_link(&server, &gate, "anna").await;
+    let other = create_link(&server, &gate, "bert").await;
     let own = nonce(&show(&server, &path).await);
     let others = nonce(&show(&server, &other).await);
     let yes = format!("nonce={own}&decision=approve");
     // As a browser sends it from a page that hides its address.
     let asked = form(&path, &format!("{yes}&note=go+on"))
-        .with("origin", "null")
-        .with("sec-fetch-site", "same-origin");
-    let page = server.ask(asked).await;
+        .header("origin", "null")
+        .header("sec-fetch-site", "same-origin");
+    let page = server.send(asked).await;
     assert_eq!(page.status, 200);
     let given = answers(&server, &gate).await;
     assert_eq!(given[0]["by"], "link:anna");
-    assert_eq!(
-        (&given[0]["decision"], &given[0]["note"]),
-        (&json!("approve"), &json!("go on"))
-    );
+    assert_eq!((&given[0]["decision"], &given[0]["note"]), (&json!("approve"), &json!("go on")));
     let when = given[0]["at"].as_str().unwrap();
     // Whoever comes again, by this link or another, is told who was first and when.
     for (path, nonce) in [(&path, own), (&other, others)] {
-        let page = server
-            .ask(form(path, &format!("nonce={nonce}&decision=reject")))
-            .await;
+        let page = server.send(form(path, &format!("nonce={nonce}&decision=reject"))).await;
         assert_eq!(page.status, 200);
         let text = page.text();
         assert!(text.contains("link:anna") && text.contains(when), "{text}");
@@ -202,130 +164,98 @@ async fn whoever_was_first_decides_and_others_are_told() {
 }
 
 #[tokio::test]
-async fn a_link_decides_only_what_it_was_made_for() {
-    let server = two_approvers().at_work().await;
+async fn a_link_answers_only_its_own_gate() {
+    let server = two_approvers().start().await;
     let (_, gate) = server.at_gate().await;
-    let path = link(&server, &gate, "anna").await;
+    let path = create_link(&server, &gate, "anna").await;
     let own = nonce(&show(&server, &path).await);
     let id = gate["id"].as_str().unwrap();
     let edit = json!({ "decision": "edit", "edited": { "text": "ho" }, "digest": gate["digest"] });
-    let came = server
-        .ask(post(format!("/v1/gates/{id}/answer"), &edit))
-        .await
-        .expect(200);
-    assert_eq!(came["verdict"], "counted");
+    let came = server.send(post(format!("/v1/gates/{id}/answer"), &edit)).await.expect(200);
+    assert_eq!(came["outcome"], "voted");
     assert_ne!(came["gate"]["digest"], gate["digest"]);
     let page = show(&server, &path).await;
     assert!(!page.text().contains("<form"), "{}", page.text());
-    let late = server
-        .ask(form(&path, &format!("nonce={own}&decision=approve")))
-        .await;
+    let late = server.send(form(&path, &format!("nonce={own}&decision=approve"))).await;
     assert_eq!(late.status, 409);
     assert_eq!(answers(&server, &gate).await.as_array().unwrap().len(), 1);
     // A new link is for what stands now.
-    let path = link(&server, &gate, "anna").await;
+    let path = create_link(&server, &gate, "anna").await;
     let own = nonce(&show(&server, &path).await);
-    let done = server
-        .ask(form(&path, &format!("nonce={own}&decision=approve")))
-        .await;
+    let done = server.send(form(&path, &format!("nonce={own}&decision=approve"))).await;
     assert_eq!(done.status, 200);
-    assert_eq!(
-        server.look(format!("/v1/gates/{id}")).await["status"],
-        "answered"
-    );
+    assert_eq!(server.get_json(format!("/v1/gates/{id}")).await["status"], "answered");
 }
 
 #[tokio::test]
-async fn a_word_that_others_must_agree_to_is_counted_once() {
-    let server = two_approvers().at_work().await;
+async fn a_vote_by_link_is_counted_once() {
+    let server = two_approvers().start().await;
     let (_, gate) = server.at_gate().await;
-    let path = link(&server, &gate, "anna").await;
-    let again = link(&server, &gate, "anna").await;
-    let yes = format!(
-        "nonce={}&decision=approve",
-        nonce(&show(&server, &path).await)
-    );
-    let twice = format!(
-        "nonce={}&decision=approve",
-        nonce(&show(&server, &again).await)
-    );
+    let path = create_link(&server, &gate, "anna").await;
+    let again = create_link(&server, &gate, "anna").await;
+    let yes = format!("nonce={}&decision=approve", nonce(&show(&server, &path).await));
+    let twice = format!("nonce={}&decision=approve", nonce(&show(&server, &again).await));
     for (path, body) in [(&path, &yes), (&path, &yes), (&again, &twice)] {
-        let page = server.ask(form(path, body)).await;
+        let page = server.send(form(path, body)).await;
         assert_eq!(page.status, 200);
         assert_eq!(answers(&server, &gate).await.as_array().unwrap().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn a_link_dies_with_its_gate() {
-    let server = asking().at_standing_clock().at_work().await;
+async fn a_link_ends_with_its_gate() {
+    let server = server_with_gate().with_sim_clock().start().await;
     let (run, gate) = server.at_gate().await;
-    let path = link(&server, &gate, "anna").await;
+    let path = create_link(&server, &gate, "anna").await;
     let own = nonce(&show(&server, &path).await);
     server.clock().advance(Millis::from_secs(3_601));
     server.until(&run, "gate.expired").await;
-    let page = server
-        .ask(form(&path, &format!("nonce={own}&decision=approve")))
-        .await;
-    assert!(
-        page.text().contains("Nobody answered in time"),
-        "{}",
-        page.text()
-    );
+    let page = server.send(form(&path, &format!("nonce={own}&decision=approve"))).await;
+    assert!(page.text().contains("Nobody answered in time"), "{}", page.text());
     assert_eq!(answers(&server, &gate).await, json!([]));
     let (run, gate) = server.at_gate().await;
-    let path = link(&server, &gate, "anna").await;
-    server
-        .ask(ask("POST", format!("/v1/runs/{run}/cancel")))
-        .await
-        .expect(200);
+    let path = create_link(&server, &gate, "anna").await;
+    server.send(request("POST", format!("/v1/runs/{run}/cancel"))).await.expect(200);
     let page = show(&server, &path).await;
     assert!(page.text().contains("no longer asked"), "{}", page.text());
 }
 
 #[tokio::test]
 async fn a_question_is_answered_by_its_page() {
-    use crate::suite::kit::model::Line;
+    use crate::suite::harness::model::FakeReply;
     let question = json!({ "question": "Which <i>one</i>?", "options": ["left", "<right>"] });
-    let server = plan([Line::Call("ask_human", question)]).at_work().await;
-    for (body, said) in [
-        ("choice=%3Cright%3E", "<right>"),
-        ("choice=left&note=neither", "neither"),
-    ] {
+    let server = server_with([FakeReply::Call("ask_human", question)]).start().await;
+    for (body, said) in [("choice=%3Cright%3E", "<right>"), ("choice=left&note=neither", "neither")]
+    {
         let (_, gate) = server.at_gate().await;
-        let path = link(&server, &gate, "anna").await;
+        let path = create_link(&server, &gate, "anna").await;
         let page = show(&server, &path).await;
         assert!(!page.text().contains("<i>") && !page.text().contains("<right>"));
         let body = format!("nonce={}&decision=answer&{body}", nonce(&page));
-        assert_eq!(server.ask(form(&path, &body)).await.status, 200);
+        assert_eq!(server.send(form(&path, &body)).await.status, 200);
         let given = answers(&server, &gate).await;
-        assert_eq!(
-            (&given[0]["note"], &given[0]["by"]),
-            (&json!(said), &json!("link:anna"))
-        );
+        assert_eq!((&given[0]["note"], &given[0]["by"]), (&json!(said), &json!("link:anna")));
     }
 }
 
 #[tokio::test]
-async fn where_no_answer_helps_none_is_asked_for() {
-    let torn = plan([]).agent(|agent| agent.prompt = "Greet {{ context.nobody }}.".into());
-    let server = torn.at_work().await;
+async fn a_permanently_blocked_gate_has_no_form() {
+    let torn = server_with([]).agent(|agent| agent.prompt = "Greet {{ context.nobody }}.".into());
+    let server = torn.start().await;
     let (_, gate) = server.at_gate().await;
-    let text = show(&server, &link(&server, &gate, "anna").await)
-        .await
-        .text();
+    let text = show(&server, &create_link(&server, &gate, "anna").await).await.text();
     assert!(text.contains("No answer helps here"), "{text}");
     assert!(!text.contains("<form"), "{text}");
 }
 
 #[tokio::test]
-async fn recipients_are_names() {
-    let server = asking().at_work().await;
+async fn recipients_are_validated_as_names() {
+    let server = server_with_gate().start().await;
     let (_, gate) = server.at_gate().await;
     let path = format!("/v1/gates/{}/links", gate["id"].as_str().unwrap());
     let long = "a".repeat(201);
     for name in ["", "  ", "a\nb", long.as_str()] {
-        let made = server.ask(post(&path, &json!({ "recipient": name }))).await;
+        let made = server.send(post(&path, &json!({ "recipient": name }))).await;
         assert_eq!(made.status, 422, "{name:?}");
     }
 }

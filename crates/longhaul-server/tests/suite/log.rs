@@ -8,20 +8,20 @@ use longhaul_core::access::Role;
 use serde_json::json;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::suite::kit::client::{Wire, ask, get, post};
-use crate::suite::kit::{asking, task};
+use crate::suite::harness::client::{TestConnection, get, post, request};
+use crate::suite::harness::{server_with_gate, task};
 
 /// A log in memory. Clones are the same.
 #[derive(Debug, Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-impl Log {
+impl LogBuffer {
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 }
 
-impl io::Write for Log {
+impl io::Write for LogBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().extend_from_slice(bytes);
         Ok(bytes.len())
@@ -32,7 +32,7 @@ impl io::Write for Log {
     }
 }
 
-impl<'a> MakeWriter<'a> for Log {
+impl<'a> MakeWriter<'a> for LogBuffer {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -41,14 +41,14 @@ impl<'a> MakeWriter<'a> for Log {
 }
 
 /// The rest of a text after a word.
-fn after(url: &str, word: &str) -> String {
+fn text_after(url: &str, word: &str) -> String {
     url.split_once(word).unwrap().1.to_owned()
 }
 
 /// A log of the whole process: what a thread hears alone may be missed, because
 /// whether a line is wanted at all is remembered for all threads.
-fn listen() -> Log {
-    let log = Log::default();
+fn capture_log() -> LogBuffer {
+    let log = LogBuffer::default();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
         .with_writer(log.clone())
@@ -58,51 +58,43 @@ fn listen() -> Log {
 }
 
 #[tokio::test]
-async fn no_secret_is_ever_written_down() {
-    let log = listen();
-    let server = asking().at_work().await;
+async fn no_secret_is_logged() {
+    let log = capture_log();
+    let server = server_with_gate().start().await;
     let (_, gate) = server.at_gate().await;
-    let key = server.make_key("eve", Role::Viewer).await;
-    let ticket = server.ask(ask("POST", "/v1/tickets")).await.expect(201);
-    let ticket = after(ticket["url"].as_str().unwrap(), "?t=");
+    let key = server.create_key("eve", Role::Viewer).await;
+    let ticket = server.send(request("POST", "/v1/tickets")).await.expect(201);
+    let ticket = text_after(ticket["url"].as_str().unwrap(), "?t=");
     let path = format!("/v1/gates/{}/links", gate["id"].as_str().unwrap());
-    let link = server
-        .ask(post(path, &json!({ "recipient": "anna" })))
-        .await
-        .expect(201);
-    let token = after(link["url"].as_str().unwrap(), "/a/");
-    let traded = server.ask(get(format!("/?t={ticket}")).bare()).await;
+    let link = server.send(post(path, &json!({ "recipient": "anna" }))).await.expect(201);
+    let token = text_after(link["url"].as_str().unwrap(), "/a/");
+    let traded = server.send(get(format!("/?t={ticket}")).without_key()).await;
     let cookie = traded.header("set-cookie").unwrap();
-    let session = after(cookie.split(';').next().unwrap(), "=");
+    let session = text_after(cookie.split(';').next().unwrap(), "=");
     let cookie = cookie.split(';').next().unwrap();
     // Everything that can go wrong with a secret in it.
     for asked in [
-        get(format!("/a/{token}")).bare(),
-        ask("POST", format!("/a/{token}")).bare(),
-        ask("DELETE", format!("/a/{token}")).bare(),
-        get(format!("/a/{token}/x")).bare(),
-        get(format!("/a/{token}"))
-            .bare()
-            .with("host", "evil.example"),
-        get(format!("/a/{token}?x=1"))
-            .bare()
-            .with("origin", "http://evil.example"),
-        get(format!("/?t={ticket}")).bare(),
-        get(format!("/?t={ticket}&t={ticket}")).bare(),
+        get(format!("/a/{token}")).without_key(),
+        request("POST", format!("/a/{token}")).without_key(),
+        request("DELETE", format!("/a/{token}")).without_key(),
+        get(format!("/a/{token}/x")).without_key(),
+        get(format!("/a/{token}")).without_key().header("host", "evil.example"),
+        get(format!("/a/{token}?x=1")).without_key().header("origin", "http://evil.example"),
+        get(format!("/?t={ticket}")).without_key(),
+        get(format!("/?t={ticket}&t={ticket}")).without_key(),
         get(format!("/v1/runs?t={ticket}")).cookie(cookie),
         get(format!("/v1/{session}")).cookie(cookie),
-        get("/v1/keys").shows(&key),
-        post("/v1/runs", &task()).shows(&key).once(&key),
-        get(format!("/v1/agents/{key}")).shows(&key),
-        ask("DELETE", format!("/v1/keys/{key}")),
+        get("/v1/keys").with_key(&key),
+        post("/v1/runs", &task()).with_key(&key).idempotency_key(&key),
+        get(format!("/v1/agents/{key}")).with_key(&key),
+        request("DELETE", format!("/v1/keys/{key}")),
     ] {
-        server.ask(asked).await;
+        server.send(asked).await;
     }
-    server.models.breaks(true);
-    server.ask(post("/v1/runs", &task())).await;
-    let mut wire = Wire::to(server.address).await;
-    wire.send(format!("GET /a/{token} HTTP/1.1\r\nx y: {key}\r\n\r\n").as_bytes())
-        .await;
+    server.models.set_fails(true);
+    server.send(post("/v1/runs", &task())).await;
+    let mut wire = TestConnection::connect(server.address).await;
+    wire.send(format!("GET /a/{token} HTTP/1.1\r\nx y: {key}\r\n\r\n").as_bytes()).await;
     wire.read_all().await;
     let text = log.text();
     for (what, secret) in [
@@ -112,10 +104,7 @@ async fn no_secret_is_ever_written_down() {
         ("a link", &token),
         ("a session", &session),
     ] {
-        assert!(
-            !text.contains(secret.as_str()),
-            "{what} stands in the log:\n{text}"
-        );
+        assert!(!text.contains(secret.as_str()), "{what} stands in the log:\n{text}");
     }
     for said in [
         "refused",

@@ -6,17 +6,17 @@ use longhaul_core::port::store::StoreError;
 use longhaul_core::time::Millis;
 use serde_json::{Value, json};
 
-use crate::suite::kit::client::{Ask, ask, get, post};
-use crate::suite::kit::model::Line;
-use crate::suite::kit::ring::Spot;
-use crate::suite::kit::{Server, asking, plan, task};
-use longhaul_testkit::door::Door;
+use crate::suite::harness::blocking_auth_store::BlockPoint;
+use crate::suite::harness::client::{TestRequest, get, post, request};
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::{TestServer, server_with, server_with_gate, task};
+use longhaul_testkit::latch::Latch;
 
-const NO_RUN: &str = "/v1/runs/run_00000000000000000000000001";
-const NO_GATE: &str = "/v1/gates/gate_00000000000000000000000001";
+const UNKNOWN_RUN: &str = "/v1/runs/run_00000000000000000000000001";
+const UNKNOWN_GATE: &str = "/v1/gates/gate_00000000000000000000000001";
 
-async fn check(server: &Server, asked: Ask, status: u16, code: &str) -> Value {
-    let answer = server.ask(asked.clone()).await;
+async fn check(server: &TestServer, asked: TestRequest, status: u16, code: &str) -> Value {
+    let answer = server.send(asked.clone()).await;
     let what = format!("{asked:?}: {}", answer.text());
     assert_eq!(answer.status, status, "{what}");
     assert_eq!(answer.problem(), code, "{what}");
@@ -32,57 +32,39 @@ fn with(name: &str, value: Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_404() {
-    let server = plan([]).open().await;
+async fn unknown_resources_are_404() {
+    let server = server_with([]).open().await;
     let run = server.submit().await;
     let steer = "steer_00000000000000000000000001";
     for (asked, code) in [
-        (get(NO_RUN), "no_run"),
-        (get(format!("{NO_RUN}/why")), "no_run"),
-        (get(format!("{NO_RUN}/transcript")), "no_run"),
-        (get(format!("{NO_RUN}/events")), "no_run"),
-        (get(format!("{NO_RUN}/steer")), "no_run"),
-        (
-            get(format!("{NO_RUN}/events")).with("accept", "text/event-stream"),
-            "no_run",
-        ),
-        (
-            post(format!("{NO_RUN}/steer"), &json!({ "text": "x" })),
-            "no_run",
-        ),
-        (ask("POST", format!("{NO_RUN}/cancel")), "no_run"),
-        (ask("POST", format!("{NO_RUN}/pause")), "no_run"),
-        (ask("POST", format!("{NO_RUN}/resume")), "no_run"),
+        (get(UNKNOWN_RUN), "no_run"),
+        (get(format!("{UNKNOWN_RUN}/why")), "no_run"),
+        (get(format!("{UNKNOWN_RUN}/transcript")), "no_run"),
+        (get(format!("{UNKNOWN_RUN}/events")), "no_run"),
+        (get(format!("{UNKNOWN_RUN}/steer")), "no_run"),
+        (get(format!("{UNKNOWN_RUN}/events")).header("accept", "text/event-stream"), "no_run"),
+        (post(format!("{UNKNOWN_RUN}/steer"), &json!({ "text": "x" })), "no_run"),
+        (request("POST", format!("{UNKNOWN_RUN}/cancel")), "no_run"),
+        (request("POST", format!("{UNKNOWN_RUN}/pause")), "no_run"),
+        (request("POST", format!("{UNKNOWN_RUN}/resume")), "no_run"),
         (get("/v1/runs/1234"), "no_run"),
-        (get(NO_GATE), "no_gate"),
-        (
-            post(
-                format!("{NO_GATE}/answer"),
-                &json!({ "decision": "reject" }),
-            ),
-            "no_gate",
-        ),
-        (
-            post(format!("{NO_GATE}/links"), &json!({ "recipient": "a" })),
-            "no_gate",
-        ),
-        (
-            ask("DELETE", format!("/v1/runs/{run}/steer/{steer}")),
-            "no_steer",
-        ),
-        (ask("DELETE", format!("/v1/runs/{run}/steer/x")), "no_steer"),
+        (get(UNKNOWN_GATE), "no_gate"),
+        (post(format!("{UNKNOWN_GATE}/answer"), &json!({ "decision": "reject" })), "no_gate"),
+        (post(format!("{UNKNOWN_GATE}/links"), &json!({ "recipient": "a" })), "no_gate"),
+        (request("DELETE", format!("/v1/runs/{run}/steer/{steer}")), "no_steer"),
+        (request("DELETE", format!("/v1/runs/{run}/steer/x")), "no_steer"),
         (get("/v1/agents/testr"), "no_agent"),
-        (ask("DELETE", "/v1/keys/nobody"), "no_key"),
+        (request("DELETE", "/v1/keys/nobody"), "no_key"),
     ] {
         check(&server, asked, 404, code).await;
     }
     let near = check(&server, get("/v1/agents/testr"), 404, "no_agent").await;
-    assert_eq!(near["like"], "tester");
+    assert_eq!(near["suggestion"], "tester");
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_422() {
-    let server = plan([]).open().await;
+async fn invalid_bodies_are_422() {
+    let server = server_with([]).open().await;
     let run = server.submit().await;
     let runs = |body: &Value| post("/v1/runs", body);
     let key = |body: Value| post("/v1/keys", &body);
@@ -104,50 +86,26 @@ async fn what_makes_no_sense_is_422() {
         (runs(&with("auto_approve", json!(true))), "not_yet"),
         (runs(&json!([])), "invalid"),
         (runs(&json!("x")), "invalid"),
+        (post(format!("/v1/runs/{run}/steer"), &json!({ "text": " " })), "empty"),
+        (post(format!("/v1/runs/{run}/steer"), &json!({ "text": 1 })), "invalid"),
         (
-            post(format!("/v1/runs/{run}/steer"), &json!({ "text": " " })),
-            "empty",
-        ),
-        (
-            post(format!("/v1/runs/{run}/steer"), &json!({ "text": 1 })),
+            post(format!("/v1/runs/{run}/steer"), &json!({ "text": "x", "delivery": "now" })),
             "invalid",
         ),
-        (
-            post(
-                format!("/v1/runs/{run}/steer"),
-                &json!({ "text": "x", "delivery": "now" }),
-            ),
-            "invalid",
-        ),
-        (
-            post("/v1/inboxes/post/tasks", &json!({ "payload": 1 })),
-            "invalid",
-        ),
-        (
-            post(
-                "/v1/inboxes/%0A/tasks",
-                &json!({ "payload": 1, "agent": "tester" }),
-            ),
-            "invalid",
-        ),
+        (post("/v1/inboxes/post/tasks", &json!({ "payload": 1 })), "invalid"),
+        (post("/v1/inboxes/%0A/tasks", &json!({ "payload": 1, "agent": "tester" })), "invalid"),
         (key(json!({ "name": "", "role": "viewer" })), "invalid"),
         (key(json!({ "name": "a", "role": "root" })), "invalid"),
-        (
-            key(json!({ "name": "a", "role": "viewer", "expires_in_ms": -1 })),
-            "invalid",
-        ),
-        (
-            key(json!({ "name": "a", "role": "viewer", "expires_in_ms": 0 })),
-            "invalid",
-        ),
+        (key(json!({ "name": "a", "role": "viewer", "expires_in_ms": -1 })), "invalid"),
+        (key(json!({ "name": "a", "role": "viewer", "expires_in_ms": 0 })), "invalid"),
     ] {
         check(&server, asked, 422, code).await;
     }
 }
 
 #[tokio::test]
-async fn a_query_that_makes_no_sense_is_422() {
-    let server = plan([]).open().await;
+async fn invalid_queries_are_422() {
+    let server = server_with([]).open().await;
     let run = server.submit().await;
     for asked in [
         get("/v1/runs?limit=0"),
@@ -166,30 +124,21 @@ async fn a_query_that_makes_no_sense_is_422() {
 }
 
 #[tokio::test]
-async fn a_name_that_nobody_knows_comes_with_the_one_that_was_meant() {
-    let server = plan([]).open().await;
+async fn an_unknown_name_comes_with_a_suggestion() {
+    let server = server_with([]).open().await;
     for (asked, hint) in [
-        (
-            post("/v1/runs", &with("priorty", json!(1))),
-            "did you mean `priority`?",
-        ),
-        (
-            post("/v1/runs", &with("budget", json!({ "turn": 1 }))),
-            "did you mean `turns`?",
-        ),
+        (post("/v1/runs", &with("priorty", json!(1))), "did you mean `priority`?"),
+        (post("/v1/runs", &with("budget", json!({ "turn": 1 }))), "did you mean `turns`?"),
         (get("/v1/runs?stats=open"), "did you mean `status`?"),
-        (
-            post("/v1/keys", &json!({ "nam": "a", "role": "viewer" })),
-            "did you mean `name`?",
-        ),
+        (post("/v1/keys", &json!({ "nam": "a", "role": "viewer" })), "did you mean `name`?"),
     ] {
         assert_eq!(check(&server, asked, 422, "invalid").await["hint"], hint);
     }
 }
 
 #[tokio::test]
-async fn what_comes_too_late_or_twice_is_409_or_410() {
-    let server = asking().at_standing_clock().at_work().await;
+async fn late_or_repeated_requests_are_409_or_410() {
+    let server = server_with_gate().with_sim_clock().start().await;
     let (_, gate) = server.at_gate().await;
     let id = gate["id"].as_str().unwrap();
     let answer = format!("/v1/gates/{id}/answer");
@@ -199,74 +148,47 @@ async fn what_comes_too_late_or_twice_is_409_or_410() {
         (says("approve", &Value::Null), 422, "digest_missing"),
         (says("approve", &other), 409, "digest_changed"),
         (says("answer", &Value::Null), 422, "invalid"),
-        (says("complete", &Value::Null), 422, "wrong_decision"),
+        (says("complete", &Value::Null), 422, "invalid_decision"),
         (says("edit", &gate["digest"]), 422, "invalid"),
         (says("maybe", &Value::Null), 422, "invalid"),
-        (
-            json!({ "decision": "approve", "digest": "x" }),
-            422,
-            "invalid",
-        ),
-        (
-            json!({ "decision": "reject", "edited": {} }),
-            422,
-            "invalid",
-        ),
+        (json!({ "decision": "approve", "digest": "x" }), 422, "invalid"),
+        (json!({ "decision": "reject", "edited": {} }), 422, "invalid"),
         (
             json!({ "decision": "edit", "edited": { "x": 1 }, "digest": gate["digest"] }),
             422,
-            "bad_task",
+            "invalid_task",
         ),
     ] {
         check(&server, post(&answer, &body), status, code).await;
     }
-    server
-        .ask(post(&answer, &says("reject", &Value::Null)))
-        .await
-        .expect(200);
-    let late = check(
-        &server,
-        post(&answer, &says("approve", &gate["digest"])),
-        409,
-        "already_answered",
-    )
-    .await;
+    server.send(post(&answer, &says("reject", &Value::Null))).await.expect(200);
+    let late =
+        check(&server, post(&answer, &says("approve", &gate["digest"])), 409, "already_answered")
+            .await;
     assert!(late["detail"].as_str().unwrap().contains("local"), "{late}");
 }
 
 #[tokio::test]
-async fn what_has_ended_is_409_or_410() {
-    let server = asking().at_standing_clock().at_work().await;
+async fn commands_to_ended_runs_are_409_or_410() {
+    let server = server_with_gate().with_sim_clock().start().await;
     let (run, gate) = server.at_gate().await;
     let no = json!({ "decision": "reject" });
     let answer = format!("/v1/gates/{}/answer", gate["id"].as_str().unwrap());
-    server.ask(post(&answer, &no)).await.expect(200);
+    server.send(post(&answer, &no)).await.expect(200);
     server.ended(&run).await;
     for path in ["cancel", "pause", "resume"] {
-        check(
-            &server,
-            ask("POST", format!("/v1/runs/{run}/{path}")),
-            409,
-            "run_ended",
-        )
-        .await;
+        check(&server, request("POST", format!("/v1/runs/{run}/{path}")), 409, "run_ended").await;
     }
     let steer = post(format!("/v1/runs/{run}/steer"), &json!({ "text": "x" }));
     check(&server, steer, 409, "run_ended").await;
     let key = json!({ "name": "ops", "role": "viewer" });
-    server.ask(post("/v1/keys", &key)).await.expect(201);
+    server.send(post("/v1/keys", &key)).await.expect(201);
     check(&server, post("/v1/keys", &key), 409, "key_taken").await;
     let (run, gate) = server.at_gate().await;
     server.clock().advance(Millis::from_secs(3_601));
     server.until(&run, "gate.expired").await;
     let path = format!("/v1/gates/{}", gate["id"].as_str().unwrap());
-    check(
-        &server,
-        post(format!("{path}/answer"), &no),
-        410,
-        "gate_expired",
-    )
-    .await;
+    check(&server, post(format!("{path}/answer"), &no), 410, "gate_expired").await;
     check(
         &server,
         post(format!("{path}/links"), &json!({ "recipient": "a" })),
@@ -277,17 +199,14 @@ async fn what_has_ended_is_409_or_410() {
 }
 
 #[tokio::test]
-async fn too_much_at_once_is_429() {
+async fn exceeded_rate_limits_are_429() {
     let slow = |options: &mut longhaul_server::Options| options.rate = 3.try_into().unwrap();
-    let door = Door::shut();
-    let server = plan([Line::Text("x").behind(&door)])
-        .options(slow)
-        .at_work()
-        .await;
-    let key = server.make_key("ops", Role::Operator).await;
+    let door = Latch::new();
+    let server = server_with([FakeReply::Text("x").after_latch(&door)]).options(slow).start().await;
+    let key = server.create_key("ops", Role::Operator).await;
     let mut refused = None;
     for _ in 0..30 {
-        let answer = server.ask(get("/v1/agents").shows(&key)).await;
+        let answer = server.send(get("/v1/agents").with_key(&key)).await;
         if answer.status == 429 {
             refused = Some(answer);
             break;
@@ -297,91 +216,73 @@ async fn too_much_at_once_is_429() {
     assert_eq!(refused.problem(), "rate_limited");
     assert_eq!(refused.header("retry-after"), Some("1"));
     // Another key has its own rate, and the machine's own has none.
-    let other = server.make_key("other", Role::Viewer).await;
-    server
-        .ask(get("/v1/agents").shows(&other))
-        .await
-        .expect(200);
+    let other = server.create_key("other", Role::Viewer).await;
+    server.send(get("/v1/agents").with_key(&other)).await.expect(200);
     for _ in 0..100 {
-        server.ask(get("/v1/agents")).await.expect(200);
+        server.send(get("/v1/agents")).await.expect(200);
     }
     // Somebody who tries keys is counted as well.
     let mut codes = Vec::new();
     for guess in 0..200 {
-        let guessed = get("/v1/agents").shows(&format!("lh_{guess}"));
-        codes.push(server.ask(guessed).await.status);
+        let guessed = get("/v1/agents").with_key(&format!("lh_{guess}"));
+        codes.push(server.send(guessed).await.status);
     }
     assert!(codes.contains(&401) && codes.contains(&429), "{codes:?}");
     let run = server.submit().await;
     door.reached(1).await;
-    let steer = post(
-        format!("/v1/runs/{run}/steer"),
-        &json!({ "text": "x", "delivery": "follow_up" }),
-    );
+    let steer =
+        post(format!("/v1/runs/{run}/steer"), &json!({ "text": "x", "delivery": "follow_up" }));
     let mut status = 202;
     let mut tries = 0;
     while status == 202 && tries < 2_000 {
-        status = server.ask(steer.clone()).await.status;
+        status = server.send(steer.clone()).await.status;
         tries += 1;
     }
     check(&server, steer, 429, "steers_full").await;
 }
 
 #[tokio::test]
-async fn what_breaks_inside_is_500_and_nothing_else_breaks() {
-    let server = plan([]).open().await;
-    server.models.breaks(true);
-    for asked in [
-        post("/v1/runs", &task()),
-        post("/v1/runs", &task()).once("k1"),
-    ] {
+async fn internal_errors_are_500_and_isolated() {
+    let server = server_with([]).open().await;
+    server.models.set_fails(true);
+    for asked in [post("/v1/runs", &task()), post("/v1/runs", &task()).idempotency_key("k1")] {
         check(&server, asked, 500, "internal").await;
     }
-    server.models.breaks(false);
-    server.is_well().await;
+    server.models.set_fails(false);
+    server.assert_healthy().await;
     // The key of what broke is free again, at once.
-    server
-        .ask(post("/v1/runs", &task()).once("k1"))
-        .await
-        .expect(201);
+    server.send(post("/v1/runs", &task()).idempotency_key("k1")).await.expect(201);
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_told_by_what_helps() {
-    let server = plan([]).open().await;
-    type Why = fn() -> StoreError;
-    let cases: [(Why, u16, &str); 3] = [
+async fn store_errors_have_a_status_and_a_hint() {
+    let server = server_with([]).open().await;
+    type MakeError = fn() -> StoreError;
+    let cases: [(MakeError, u16, &str); 3] = [
         (|| StoreError::Busy { at: "here".into() }, 503, "busy"),
-        (|| StoreError::Full { at: "here".into() }, 507, "disk_full"),
-        (
-            || StoreError::Corrupt {
-                at: "here".into(),
-                why: "x".into(),
-            },
-            500,
-            "internal",
-        ),
+        (|| StoreError::DiskFull { at: "here".into() }, 507, "disk_full"),
+        (|| StoreError::Corrupt { at: "here".into(), why: "x".into() }, 500, "internal"),
     ];
     for (why, status, code) in cases {
-        server.ring.fail(Some(why));
+        server.auth.set_failure(Some(why));
         let told = check(&server, get("/v1/keys"), status, code).await;
         assert!(!told.to_string().contains("here"), "{told}");
     }
-    server.ring.fail(None);
-    server.look("/v1/keys").await;
+    server.auth.set_failure(None);
+    server.get_json("/v1/keys").await;
 }
 
 #[tokio::test]
-async fn what_takes_too_long_is_given_up() {
-    let server = plan([]).at_standing_clock().open().await;
-    let door = server.ring.shut(Spot::Keys);
+async fn slow_requests_time_out() {
+    let server = server_with([]).with_sim_clock().open().await;
+    let door = server.auth.block(BlockPoint::Keys);
     let pass = async {
         door.reached(1).await;
         server.clock().advance(Millis::from_secs(30));
     };
-    let (answer, ()) = tokio::join!(server.ask(get("/v1/keys")), pass);
+    let (answer, ()) = tokio::join!(server.send(get("/v1/keys")), pass);
     assert_eq!((answer.status, &*answer.problem()), (503, "timeout"));
     assert_eq!(answer.header("retry-after"), Some("1"));
     door.open();
-    server.look("/v1/keys").await;
+    server.get_json("/v1/keys").await;
 }

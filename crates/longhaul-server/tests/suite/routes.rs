@@ -3,21 +3,24 @@
 
 use serde_json::{Value, json};
 
-use crate::suite::kit::client::{Ask, ask, get, post};
-use crate::suite::kit::model::Line;
-use crate::suite::kit::{Server, asking, plan, task};
-use longhaul_testkit::door::Door;
+use crate::suite::harness::client::{TestRequest, get, post, request};
+use crate::suite::harness::model::FakeReply;
+use crate::suite::harness::{TestServer, server_with, server_with_gate, task};
+use longhaul_testkit::latch::Latch;
 
 /// What stands at a pointer.
-fn at(answer: &Value, pointer: &str) -> Value {
+fn json_at(answer: &Value, pointer: &str) -> Value {
     let found = answer.pointer(pointer);
-    found
-        .cloned()
-        .unwrap_or_else(|| panic!("no {pointer} in {answer}"))
+    found.cloned().unwrap_or_else(|| panic!("no {pointer} in {answer}"))
 }
 
-async fn check(server: &Server, asked: Ask, status: u16, says: &[(&str, Value)]) -> Value {
-    let answer = server.ask(asked.clone()).await;
+async fn check(
+    server: &TestServer,
+    asked: TestRequest,
+    status: u16,
+    says: &[(&str, Value)],
+) -> Value {
+    let answer = server.send(asked.clone()).await;
     assert_eq!(answer.status, status, "{asked:?}: {}", answer.text());
     assert_eq!(answer.header("content-type"), Some("application/json"));
     for name in ["x-request-id", "x-content-type-options", "cache-control"] {
@@ -25,45 +28,36 @@ async fn check(server: &Server, asked: Ask, status: u16, says: &[(&str, Value)])
     }
     let told = answer.json();
     for (pointer, value) in says {
-        assert_eq!(at(&told, pointer), *value, "{pointer} of {told}");
+        assert_eq!(json_at(&told, pointer), *value, "{pointer} of {told}");
     }
     told
 }
 
 #[tokio::test]
-async fn a_history_is_taken_as_people_write_it_and_as_journals_do() {
-    let server = plan([]).at_work().await;
+async fn a_history_is_accepted_in_both_formats() {
+    let server = server_with([]).start().await;
     let people = json!([
         { "role": "user", "content": "I am Ada." },
         { "role": "assistant", "content": "Hello, Ada." },
     ]);
-    let words = json!({ "dialect": "history", "blocks": [{ "text": { "text": "Hello, Ada." } }] });
+    let words = json!({ "api": "history", "blocks": [{ "text": { "text": "Hello, Ada." } }] });
     let journals = json!([{ "user": [{ "text": "I am Ada." }] }, { "assistant": words }]);
     for history in [&people, &journals] {
         let mut body = task();
         body["history"] = history.clone();
-        let made = server.ask(post("/v1/runs", &body)).await.expect(201);
+        let made = server.send(post("/v1/runs", &body)).await.expect(201);
         let run = made["id"].as_str().unwrap();
         server.ended(run).await;
-        let told = server.look(&format!("/v1/runs/{run}/transcript")).await;
+        let told = server.get_json(&format!("/v1/runs/{run}/transcript")).await;
         let messages = told["messages"].as_array().unwrap();
         assert_eq!(messages[..2], journals.as_array().unwrap()[..], "{told}");
     }
     let bad = [
-        (
-            json!([{ "role": "system", "content": "a" }]),
-            "`history[0]`: unknown variant",
-        ),
-        (
-            json!([people[0], { "role": "user", "content": " " }]),
-            "`history[1]`: it says nothing",
-        ),
+        (json!([{ "role": "system", "content": "a" }]), "`history[0]`: unknown variant"),
+        (json!([people[0], { "role": "user", "content": " " }]), "`history[1]`: it says nothing"),
         (json!([people[1]]), "begins with the assistant"),
         (json!([{ "users": [] }]), "a message is {"),
-        (
-            json!(vec![&people[0]; 1_001]),
-            "it has more than 1000 messages",
-        ),
+        (json!(vec![&people[0]; 1_001]), "it has more than 1000 messages"),
         (
             json!([{ "role": "user", "content": "x".repeat(1024 * 1024) }]),
             "it is longer than 1048576 bytes",
@@ -72,11 +66,11 @@ async fn a_history_is_taken_as_people_write_it_and_as_journals_do() {
     for (history, why) in bad {
         let mut body = task();
         body["history"] = history;
-        let refused = server.ask(post("/v1/runs", &body)).await.expect(422);
+        let refused = server.send(post("/v1/runs", &body)).await.expect(422);
         let detail = refused["detail"].as_str().unwrap();
         assert!(detail.contains(why), "{detail}");
     }
-    let document = server.look("/openapi.json").await;
+    let document = server.get_json("/openapi.json").await;
     let described = &document["components"]["schemas"]["NewRun"]["properties"]["history"];
     let said = &described["items"]["oneOf"][0];
     assert_eq!(said["required"], json!(["role", "content"]), "{described}");
@@ -86,8 +80,8 @@ async fn a_history_is_taken_as_people_write_it_and_as_journals_do() {
 }
 
 #[tokio::test]
-async fn a_run_is_made_shown_and_read() {
-    let server = plan([]).at_work().await;
+async fn a_run_is_created_shown_and_read() {
+    let server = server_with([]).start().await;
     let whole = json!({
         "agent": "tester", "input": { "a": 1 }, "thread": "t1", "resource": "r1",
         "lane": "l1", "inbox": "default", "type": "k", "priority": 3, "tags": ["x"],
@@ -105,12 +99,12 @@ async fn a_run_is_made_shown_and_read() {
         ("/metadata", json!({ "m": [1] })),
         ("/budget/turns", json!(5)),
     ];
-    let answer = server.ask(post("/v1/runs", &whole)).await;
+    let answer = server.send(post("/v1/runs", &whole)).await;
     let made = answer.expect(201);
     let run = made["id"].as_str().unwrap();
     assert_eq!(answer.header("location"), Some(&*format!("/v1/runs/{run}")));
     for (pointer, value) in says {
-        assert_eq!(at(&made, pointer), value, "{pointer}");
+        assert_eq!(json_at(&made, pointer), value, "{pointer}");
     }
     server.ended(run).await;
     let done = [
@@ -125,85 +119,58 @@ async fn a_run_is_made_shown_and_read() {
         check(&server, get(format!("/v1/runs{query}")), 200, &list).await;
     }
     let told = [("/run", json!(run)), ("/model", json!("scripted/actor"))];
-    check(
-        &server,
-        get(format!("/v1/runs/{run}/transcript")),
-        200,
-        &told,
-    )
-    .await;
+    check(&server, get(format!("/v1/runs/{run}/transcript")), 200, &told).await;
     let why = [("/run", json!(run)), ("/status", json!("completed"))];
     check(&server, get(format!("/v1/runs/{run}/why")), 200, &why).await;
-    let page = [
-        ("/data/0/seq", json!(1)),
-        ("/data/0/type", json!("run.created")),
-        ("/next", json!("1")),
-    ];
+    let page =
+        [("/data/0/seq", json!(1)), ("/data/0/type", json!("run.created")), ("/next", json!("1"))];
     let asked = get(format!("/v1/runs/{run}/events?limit=1"));
     check(&server, asked, 200, &page).await;
 }
 
 #[tokio::test]
-async fn a_run_is_steered_stilled_freed_and_ended() {
-    let door = Door::shut();
-    let server = plan([Line::Text("one").behind(&door)]).at_work().await;
+async fn a_run_is_steered_paused_resumed_and_cancelled() {
+    let door = Latch::new();
+    let server = server_with([FakeReply::Text("one").after_latch(&door)]).start().await;
     let run = server.submit().await;
     door.reached(1).await;
     let path = format!("/v1/runs/{run}/steer");
     let sent = json!({ "text": "left", "delivery": "follow_up" });
-    let receipt = [
-        ("/run", json!(run)),
-        ("/status", json!("queued")),
-        ("/delivery", json!("follow_up")),
-    ];
+    let receipt =
+        [("/run", json!(run)), ("/status", json!("queued")), ("/delivery", json!("follow_up"))];
     let steer = check(&server, post(&path, &sent), 202, &receipt).await["id"].clone();
-    let listed = [
-        ("/data/0/id", steer.clone()),
-        ("/data/0/text", json!("left")),
-    ];
+    let listed = [("/data/0/id", steer.clone()), ("/data/0/text", json!("left"))];
     check(&server, get(&path), 200, &listed).await;
     let one = format!("{path}/{}", steer.as_str().unwrap());
     let changed = [("/text", json!("right")), ("/delivery", json!("follow_up"))];
-    let change = ask("PATCH", &one).json(&json!({ "text": "right" }));
+    let change = request("PATCH", &one).json(&json!({ "text": "right" }));
     check(&server, change, 200, &changed).await;
     let withdrawn = [("/status", json!("withdrawn"))];
-    check(&server, ask("DELETE", &one), 200, &withdrawn).await;
+    check(&server, request("DELETE", &one), 200, &withdrawn).await;
     let id = [("/id", json!(run))];
-    check(
-        &server,
-        ask("POST", format!("/v1/runs/{run}/pause")),
-        200,
-        &id,
-    )
-    .await;
+    check(&server, request("POST", format!("/v1/runs/{run}/pause")), 200, &id).await;
     door.open();
     server.until(&run, "run.paused").await;
-    let resume = post(
-        format!("/v1/runs/{run}/resume"),
-        &json!({ "budget": { "turns": 50 } }),
-    );
+    let resume = post(format!("/v1/runs/{run}/resume"), &json!({ "budget": { "turns": 50 } }));
     check(&server, resume, 200, &id).await;
     server.ended(&run).await;
     let (second, reason) = (server.submit().await, json!({ "reason": "enough" }));
     let cancel = post(format!("/v1/runs/{second}/cancel"), &reason);
-    let answer = server.ask(cancel).await;
+    let answer = server.send(cancel).await;
     assert!([200, 409].contains(&answer.status), "{}", answer.text());
 }
 
 #[tokio::test]
-async fn a_run_that_nobody_drives_is_cancelled_at_once() {
-    let server = plan([]).open().await;
+async fn an_undriven_run_is_cancelled_at_once() {
+    let server = server_with([]).open().await;
     let run = server.submit().await;
-    let cancel = post(
-        format!("/v1/runs/{run}/cancel"),
-        &json!({ "reason": "enough" }),
-    );
+    let cancel = post(format!("/v1/runs/{run}/cancel"), &json!({ "reason": "enough" }));
     check(&server, cancel, 200, &[("/status", json!("cancelled"))]).await;
 }
 
 #[tokio::test]
 async fn a_gate_is_listed_shown_linked_and_answered() {
-    let server = asking().at_work().await;
+    let server = server_with_gate().start().await;
     let (run, gate) = server.at_gate().await;
     let id = gate["id"].as_str().unwrap();
     let says = [
@@ -218,57 +185,42 @@ async fn a_gate_is_listed_shown_linked_and_answered() {
     check(&server, get(format!("/v1/gates/{id}")), 200, &says).await;
     let listed = [("/data/0/id", json!(id)), ("/next", Value::Null)];
     check(&server, get("/v1/gates?status=open"), 200, &listed).await;
-    let link = post(
-        format!("/v1/gates/{id}/links"),
-        &json!({ "recipient": "anna" }),
-    );
+    let link = post(format!("/v1/gates/{id}/links"), &json!({ "recipient": "anna" }));
     let made = [("/gate", json!(id)), ("/recipient", json!("anna"))];
     let url = check(&server, link, 201, &made).await["url"].clone();
     let start = format!("http://{}/a/", server.host());
     assert!(url.as_str().unwrap().starts_with(&start), "{url}");
     let yes = json!({ "decision": "approve", "digest": gate["digest"], "note": "go" });
     let came = [
-        ("/verdict", json!("closed")),
+        ("/outcome", json!("closed")),
         ("/gate/status", json!("answered")),
         ("/gate/answers/0/by", json!("local")),
         ("/gate/answers/0/note", json!("go")),
     ];
-    check(
-        &server,
-        post(format!("/v1/gates/{id}/answer"), &yes),
-        200,
-        &came,
-    )
-    .await;
+    check(&server, post(format!("/v1/gates/{id}/answer"), &yes), 200, &came).await;
     assert_eq!(server.ended(&run).await["status"], "completed");
 }
 
 #[tokio::test]
-async fn a_question_is_answered_in_words() {
+async fn a_question_is_answered_with_text() {
     let question = json!({ "question": "Which?", "options": ["a", "b"] });
-    let server = plan([Line::Call("ask_human", question)]).at_work().await;
+    let server = server_with([FakeReply::Call("ask_human", question)]).start().await;
     for words in [json!({ "payload": "a" }), json!({ "note": "b" })] {
         let (run, gate) = server.at_gate().await;
         let mut words = words.clone();
         words["decision"] = json!("answer");
         let path = format!("/v1/gates/{}/answer", gate["id"].as_str().unwrap());
-        check(
-            &server,
-            post(path, &words),
-            200,
-            &[("/verdict", json!("closed"))],
-        )
-        .await;
+        check(&server, post(path, &words), 200, &[("/outcome", json!("closed"))]).await;
         assert_eq!(server.ended(&run).await["status"], "completed");
     }
 }
 
 #[tokio::test]
-async fn inboxes_agents_lanes_keys_and_health_answer() {
+async fn inboxes_agents_lanes_keys_and_health_respond() {
     let inboxes = |options: &mut longhaul_server::Options| {
         options.inboxes.insert("mail".into(), "tester".into());
     };
-    let server = plan([]).options(inboxes).open().await;
+    let server = server_with([]).options(inboxes).open().await;
     let mail = json!({
         "payload": "Hi.", "type": "mail", "lane": "l1", "idempotency_key": "m1",
         "metadata": { "threadId": "t9", "resourceId": "r9" },
@@ -286,13 +238,7 @@ async fn inboxes_agents_lanes_keys_and_health_answer() {
     check(&server, get("/v1/lanes"), 200, &lane).await;
     let agent = [("/data/0/name", json!("tester"))];
     check(&server, get("/v1/agents"), 200, &agent).await;
-    check(
-        &server,
-        get("/v1/agents/tester"),
-        200,
-        &[("/name", json!("tester"))],
-    )
-    .await;
+    check(&server, get("/v1/agents/tester"), 200, &[("/name", json!("tester"))]).await;
     let ops = json!({ "name": "ops", "role": "operator", "expires_in_ms": 60_000 });
     let made = [
         ("/key/name", json!("ops")),
@@ -304,37 +250,22 @@ async fn inboxes_agents_lanes_keys_and_health_answer() {
     assert!(made["secret"].as_str().unwrap().starts_with("lh_"));
     let listed = [("/data/0/name", json!("ops")), ("/next", Value::Null)];
     let listed = check(&server, get("/v1/keys"), 200, &listed).await;
-    assert!(
-        !listed.to_string().contains("lh_"),
-        "a secret is shown once"
-    );
+    assert!(!listed.to_string().contains("lh_"), "a secret is shown once");
     let gone = [("/status", json!("revoked"))];
-    check(&server, ask("DELETE", "/v1/keys/ops"), 200, &gone).await;
-    let ticket = check(&server, ask("POST", "/v1/tickets"), 201, &[]).await;
+    check(&server, request("DELETE", "/v1/keys/ops"), 200, &gone).await;
+    let ticket = check(&server, request("POST", "/v1/tickets"), 201, &[]).await;
     assert!(ticket["url"].as_str().unwrap().contains("/?t="));
-    check(
-        &server,
-        get("/livez").bare(),
-        200,
-        &[("/status", json!("ok"))],
-    )
-    .await;
-    check(
-        &server,
-        get("/version").bare(),
-        200,
-        &[("/api", json!("v1"))],
-    )
-    .await;
+    check(&server, get("/livez").without_key(), 200, &[("/status", json!("ok"))]).await;
+    check(&server, get("/version").without_key(), 200, &[("/api", json!("v1"))]).await;
     let idle = [("/status", json!("worker")), ("/driven", json!(false))];
-    check(&server, get("/readyz").bare(), 503, &idle).await;
+    check(&server, get("/readyz").without_key(), 503, &idle).await;
 }
 
 #[tokio::test]
-async fn it_is_ready_when_somebody_drives() {
-    let server = plan([]).at_work().await;
-    let run = server.ask(post("/v1/runs", &task())).await.expect(201)["id"].clone();
+async fn readyz_is_ok_while_a_worker_is_live() {
+    let server = server_with([]).start().await;
+    let run = server.send(post("/v1/runs", &task())).await.expect(201)["id"].clone();
     server.ended(run.as_str().unwrap()).await;
     let ready = [("/status", json!("ready")), ("/driven", json!(true))];
-    check(&server, get("/readyz").bare(), 200, &ready).await;
+    check(&server, get("/readyz").without_key(), 200, &ready).await;
 }

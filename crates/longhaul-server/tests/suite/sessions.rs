@@ -4,87 +4,78 @@
 use longhaul_core::access::Role;
 use longhaul_core::time::Millis;
 
-use crate::suite::kit::client::{Answer, ask, get, post};
-use crate::suite::kit::{Server, plan, task};
+use crate::suite::harness::client::{TestResponse, get, post, request};
+use crate::suite::harness::{TestServer, server_with, task};
 
 /// The path of a new ticket of whoever has this key.
-async fn ticket(server: &Server, key: &str) -> String {
-    let made = server.ask(ask("POST", "/v1/tickets").shows(key)).await;
+async fn create_ticket(server: &TestServer, key: &str) -> String {
+    let made = server.send(request("POST", "/v1/tickets").with_key(key)).await;
     let url = made.expect(201)["url"].as_str().unwrap().to_owned();
     let start = format!("http://{}", server.host());
     url.strip_prefix(&start).unwrap().to_owned()
 }
 
 /// The session that an answer sets, as a cookie to be sent.
-fn session(answer: &Answer) -> String {
+fn session_cookie(answer: &TestResponse) -> String {
     let line = answer.header("set-cookie").expect("a cookie");
     line.split(';').next().unwrap().to_owned()
 }
 
-async fn trade(server: &Server, path: &str) -> Answer {
-    server.ask(get(path).bare()).await
+async fn exchange_ticket(server: &TestServer, path: &str) -> TestResponse {
+    server.send(get(path).without_key()).await
 }
 
-async fn opens(server: &Server, cookie: &str, path: &str) -> u16 {
-    server.ask(get(path).cookie(cookie)).await.status
+async fn status_with_cookie(server: &TestServer, cookie: &str, path: &str) -> u16 {
+    server.send(get(path).cookie(cookie)).await.status
 }
 
 #[tokio::test]
-async fn a_ticket_is_traded_once_for_a_session() {
-    let server = plan([]).open().await;
-    let key = server.make_key("eve", Role::Viewer).await;
-    let path = ticket(&server, &key).await;
+async fn a_ticket_is_exchanged_once_for_a_session() {
+    let server = server_with([]).open().await;
+    let key = server.create_key("eve", Role::Viewer).await;
+    let path = create_ticket(&server, &key).await;
     // Whoever only looks whether the link leads somewhere does not use it up.
-    let looked = server.ask(ask("HEAD", &path).bare()).await;
+    let looked = server.send(request("HEAD", &path).without_key()).await;
     assert_eq!((looked.status, looked.header("set-cookie")), (401, None));
-    let answer = trade(&server, &path).await;
+    let answer = exchange_ticket(&server, &path).await;
     assert_eq!((answer.status, answer.header("location")), (303, Some("/")));
     let cookie = answer.header("set-cookie").unwrap();
     let name = format!("longhaul_{}=", server.address.port());
     assert!(cookie.starts_with(&name), "{cookie}");
-    for part in [
-        "; Path=/",
-        "; HttpOnly",
-        "; SameSite=Strict",
-        "; Max-Age=43200",
-    ] {
+    for part in ["; Path=/", "; HttpOnly", "; SameSite=Strict", "; Max-Age=43200"] {
         assert!(cookie.contains(part), "{cookie}");
     }
     assert!(!cookie.contains("; Secure"), "{cookie}");
-    let cookie = session(&answer);
+    let cookie = session_cookie(&answer);
     for (path, wanted) in [("/", 200), ("/v1/runs", 200), ("/v1/keys", 403)] {
-        assert_eq!(opens(&server, &cookie, path).await, wanted, "{path}");
+        assert_eq!(status_with_cookie(&server, &cookie, path).await, wanted, "{path}");
     }
-    let home = server.ask(get("/").cookie(&cookie)).await;
+    let home = server.send(get("/").cookie(&cookie)).await;
     assert!(home.text().contains("key:eve"), "{}", home.text());
-    let second = trade(&server, &path).await;
+    let second = exchange_ticket(&server, &path).await;
     assert_eq!((second.status, second.header("set-cookie")), (410, None));
     // Another port's cookie, and a cookie that was made up.
     let value = cookie.split_once('=').unwrap().1;
-    for forged in [
-        format!("longhaul_1={value}"),
-        format!("{name}x"),
-        format!("{name}{key}"),
-    ] {
-        assert_eq!(opens(&server, &forged, "/v1/runs").await, 401, "{forged}");
+    for forged in [format!("longhaul_1={value}"), format!("{name}x"), format!("{name}{key}")] {
+        assert_eq!(status_with_cookie(&server, &forged, "/v1/runs").await, 401, "{forged}");
     }
     let beside = format!("a=b; {cookie}; c=d");
-    assert_eq!(opens(&server, &beside, "/v1/runs").await, 200);
+    assert_eq!(status_with_cookie(&server, &beside, "/v1/runs").await, 200);
 }
 
 #[tokio::test]
-async fn a_page_takes_the_key_as_well() {
-    let server = plan([]).open().await;
-    let key = server.make_key("eve", Role::Viewer).await;
+async fn pages_accept_an_api_key() {
+    let server = server_with([]).open().await;
+    let key = server.create_key("eve", Role::Viewer).await;
     for (asked, wanted) in [
-        (get("/").shows(&key), 200),
+        (get("/").with_key(&key), 200),
         (get("/"), 200),
-        (get("/").bare(), 401),
-        (get("/").shows("lh_wrong"), 401),
-        (get("/?t=wrong").bare(), 410),
+        (get("/").without_key(), 401),
+        (get("/").with_key("lh_wrong"), 401),
+        (get("/?t=wrong").without_key(), 410),
     ] {
         let what = format!("{asked:?}");
-        let answer = server.ask(asked).await;
+        let answer = server.send(asked).await;
         assert_eq!(answer.status, wanted, "{what}");
         let kind = answer.header("content-type");
         assert_eq!(kind, Some("text/html; charset=utf-8"), "{what}");
@@ -92,20 +83,21 @@ async fn a_page_takes_the_key_as_well() {
 }
 
 #[tokio::test]
-async fn behind_tls_a_session_stays_there() {
-    let server = plan([]).open().await;
-    let path = ticket(&server, &server.key).await;
-    let asked = get(path).bare().with("x-forwarded-proto", "https");
-    let cookie = server.ask(asked).await;
+async fn the_session_cookie_is_secure_behind_tls() {
+    let server = server_with([]).open().await;
+    let path = create_ticket(&server, &server.key).await;
+    let asked = get(path).without_key().header("x-forwarded-proto", "https");
+    let cookie = server.send(asked).await;
     assert!(cookie.header("set-cookie").unwrap().contains("; Secure"));
 }
 
 #[tokio::test]
-async fn of_two_who_trade_one_ticket_one_gets_in() {
-    let server = plan([]).open().await;
+async fn a_ticket_is_exchanged_by_one_of_two_clients() {
+    let server = server_with([]).open().await;
     for _ in 0..20 {
-        let path = ticket(&server, &server.key).await;
-        let (one, two) = tokio::join!(trade(&server, &path), trade(&server, &path));
+        let path = create_ticket(&server, &server.key).await;
+        let (one, two) =
+            tokio::join!(exchange_ticket(&server, &path), exchange_ticket(&server, &path));
         let mut both = [one.status, two.status];
         both.sort_unstable();
         assert_eq!(both, [303, 410]);
@@ -113,62 +105,57 @@ async fn of_two_who_trade_one_ticket_one_gets_in() {
 }
 
 #[tokio::test]
-async fn tickets_and_sessions_end_with_their_time_and_their_key() {
-    let server = plan([]).at_standing_clock().open().await;
-    let key = server.make_key("eve", Role::Operator).await;
-    let late = ticket(&server, &key).await;
+async fn tickets_and_sessions_end_with_their_ttl_and_their_key() {
+    let server = server_with([]).with_sim_clock().open().await;
+    let key = server.create_key("eve", Role::Operator).await;
+    let late = create_ticket(&server, &key).await;
     server.clock().advance(Millis::from_secs(600));
-    assert_eq!(trade(&server, &late).await.status, 410);
-    let (kept, unused) = (ticket(&server, &key).await, ticket(&server, &key).await);
+    assert_eq!(exchange_ticket(&server, &late).await.status, 410);
+    let (kept, unused) = (create_ticket(&server, &key).await, create_ticket(&server, &key).await);
     server.clock().advance(Millis::from_secs(599));
-    let cookie = session(&trade(&server, &kept).await);
-    let local = ticket(&server, &server.key).await;
-    let local = session(&trade(&server, &local).await);
-    assert_eq!(opens(&server, &cookie, "/v1/runs").await, 200);
-    server.ask(ask("DELETE", "/v1/keys/eve")).await.expect(200);
-    assert_eq!(opens(&server, &cookie, "/v1/runs").await, 401);
-    assert_eq!(opens(&server, &cookie, "/").await, 401);
-    assert_eq!(trade(&server, &unused).await.status, 410);
+    let cookie = session_cookie(&exchange_ticket(&server, &kept).await);
+    let local = create_ticket(&server, &server.key).await;
+    let local = session_cookie(&exchange_ticket(&server, &local).await);
+    assert_eq!(status_with_cookie(&server, &cookie, "/v1/runs").await, 200);
+    server.send(request("DELETE", "/v1/keys/eve")).await.expect(200);
+    assert_eq!(status_with_cookie(&server, &cookie, "/v1/runs").await, 401);
+    assert_eq!(status_with_cookie(&server, &cookie, "/").await, 401);
+    assert_eq!(exchange_ticket(&server, &unused).await.status, 410);
     // Another key of the same name is another key.
-    server.make_key("eve", Role::Admin).await;
-    assert_eq!(opens(&server, &cookie, "/v1/runs").await, 401);
-    assert_eq!(opens(&server, &local, "/v1/keys").await, 200);
+    server.create_key("eve", Role::Admin).await;
+    assert_eq!(status_with_cookie(&server, &cookie, "/v1/runs").await, 401);
+    assert_eq!(status_with_cookie(&server, &local, "/v1/keys").await, 200);
     server.clock().advance(Millis::from_secs(12 * 3_600));
-    assert_eq!(opens(&server, &local, "/v1/keys").await, 401);
+    assert_eq!(status_with_cookie(&server, &local, "/v1/keys").await, 401);
 }
 
 #[tokio::test]
-async fn a_session_acts_only_from_our_own_pages() {
-    let server = plan([]).open().await;
-    let path = ticket(&server, &server.key).await;
-    let cookie = session(&trade(&server, &path).await);
+async fn a_session_is_accepted_only_from_same_origin_pages() {
+    let server = server_with([]).open().await;
+    let path = create_ticket(&server, &server.key).await;
+    let cookie = session_cookie(&exchange_ticket(&server, &path).await);
     let own = format!("http://{}", server.host());
     let submit = || post("/v1/runs", &task()).cookie(&cookie);
     for (asked, wanted) in [
-        (submit().with("origin", &own), 201),
-        (submit().with("origin", "http://evil.example"), 403),
-        (submit().with("sec-fetch-site", "cross-site"), 403),
+        (submit().header("origin", &own), 201),
+        (submit().header("origin", "http://evil.example"), 403),
+        (submit().header("sec-fetch-site", "cross-site"), 403),
         // A form of another site can send text, and is no JSON.
+        (request("POST", "/v1/runs").cookie(&cookie).body("text/plain", task().to_string()), 415),
         (
-            ask("POST", "/v1/runs")
+            request("POST", "/v1/runs")
                 .cookie(&cookie)
-                .typed("text/plain", task().to_string()),
-            415,
-        ),
-        (
-            ask("POST", "/v1/runs")
-                .cookie(&cookie)
-                .typed("application/x-www-form-urlencoded", "agent=tester"),
+                .body("application/x-www-form-urlencoded", "agent=tester"),
             415,
         ),
     ] {
         let what = format!("{asked:?}");
-        let answer = server.ask(asked).await;
+        let answer = server.send(asked).await;
         assert_eq!(answer.status, wanted, "{what}");
     }
     // Nobody takes a name by way of a browser.
-    let asked = submit().with("x-longhaul-as", "cli:anna");
-    let run = server.ask(asked).await.expect(201)["id"].clone();
+    let asked = submit().header("x-longhaul-as", "cli:anna");
+    let run = server.send(asked).await.expect(201)["id"].clone();
     let path = format!("/v1/runs/{}/events?limit=1", run.as_str().unwrap());
-    assert!(!server.look(path).await.to_string().contains("cli:anna"));
+    assert!(!server.get_json(path).await.to_string().contains("cli:anna"));
 }

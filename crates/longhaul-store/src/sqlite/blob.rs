@@ -19,7 +19,7 @@ pub(crate) fn put(tx: &Tx<'_>, hash: Hash, content: &[u8]) -> Result<()> {
 }
 
 /// A run names a content: it stays as long as the run does.
-pub(crate) fn refer(tx: &Tx<'_>, run: RunId, hash: Hash) -> Result<()> {
+pub(crate) fn add_reference(tx: &Tx<'_>, run: RunId, hash: Hash) -> Result<()> {
     tx.exec(
         "INSERT OR IGNORE INTO blob_ref (run, hash) VALUES (?1, ?2)",
         params![run.bytes(), hash.bytes()],
@@ -27,7 +27,7 @@ pub(crate) fn refer(tx: &Tx<'_>, run: RunId, hash: Hash) -> Result<()> {
 }
 
 /// Keeps a definition.
-pub(crate) fn define(tx: &Tx<'_>, blob: &Blob) -> Result<()> {
+pub(crate) fn put_definition(tx: &Tx<'_>, blob: &Blob) -> Result<()> {
     tx.exec(
         "INSERT OR IGNORE INTO definition (hash, content) VALUES (?1, ?2)",
         params![blob.hash().bytes(), &*blob.content],

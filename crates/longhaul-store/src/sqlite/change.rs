@@ -4,57 +4,61 @@
 
 use longhaul_core::change::{Change, OutboxRow, RuleRow, SandboxRow, SandboxState};
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::request::Effect;
+use longhaul_core::request::RequestEffect;
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::to_json;
-use crate::sqlite::fault::Stop;
-use crate::sqlite::new_run::{Opening, open_run};
+use crate::sqlite::error::ChangeError;
+use crate::sqlite::new_run::{RunOrigin, open_run};
 use crate::sqlite::tx::Tx;
-use crate::sqlite::{blob, budget, gate, head, reply, seat, shelf, steer, timer, usage};
+use crate::sqlite::{blob, budget, gate, head, idempotency, records, slot, steer, timer, usage};
 
 /// Whose batch it is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Subject {
+pub(crate) struct ChangeTarget {
     /// The run.
     pub(crate) run: RunId,
     /// It may stand in a queue: nobody drives it.
     pub(crate) may_queue: bool,
     /// The place of the batch's last event.
-    pub(crate) last: Seq,
+    pub(crate) last_seq: Seq,
 }
 
 /// Carries one change out, or says why a row does not allow it.
-pub(crate) fn change(tx: &Tx<'_>, subject: Subject, change: &Change) -> Result<(), Stop> {
+pub(crate) fn apply_change(
+    tx: &Tx<'_>,
+    subject: ChangeTarget,
+    change: &Change,
+) -> Result<(), ChangeError> {
     let run = subject.run;
     match change {
-        Change::OpenRun(new) => open_run(tx, new, Opening::Run),
-        Change::OpenStep(new) => open_run(tx, new, Opening::Step),
-        Change::SetHead(to) => Ok(head::move_head(tx, run, to, subject.may_queue)?),
+        Change::OpenRun(new) => open_run(tx, new, RunOrigin::Run),
+        Change::OpenStep(new) => open_run(tx, new, RunOrigin::Step),
+        Change::SetHead(to) => Ok(head::update_head(tx, run, to, subject.may_queue)?),
         Change::RaiseGate(spec) => Ok(gate::raise(tx, run, spec)?),
-        Change::CloseGate(closing) => gate::close(tx, closing),
-        Change::SetTimer(to) => timer::set(tx, to),
+        Change::UpdateGate(closing) => gate::update(tx, closing),
+        Change::SetTimer(to) => timer::update(tx, to),
         Change::QueueSteer(row) => steer::queue(tx, run, row),
-        Change::ChangeSteer(to) => steer::settle(tx, run, to),
-        Change::TakeSeat(seat) => seat::take(tx, run, seat),
-        Change::FreeSeat(sandbox) => seat::free(tx, *sandbox),
-        Change::QueueSeat(provider) => Ok(seat::queue(tx, run, provider)?),
+        Change::UpdateSteer(to) => steer::update(tx, run, to),
+        Change::AcquireSlot(seat) => slot::acquire(tx, run, seat),
+        Change::ReleaseSlot(sandbox) => slot::release(tx, *sandbox),
+        Change::QueueForSlot(provider) => Ok(slot::queue(tx, run, provider)?),
         Change::Hold(hold) => budget::hold(tx, run, *hold),
         Change::Settle(settlement) => Ok(budget::settle(tx, run, *settlement)?),
         Change::SetCap(raise) => Ok(budget::set_cap(tx, run, *raise)?),
         Change::AddUsage(row) => Ok(usage::add(tx, run, row)?),
         Change::AddOutbox(row) => Ok(add_outbox(tx, run, row)?),
-        Change::AppendThread(row) => Ok(shelf::extend_thread(tx, &row.thread, &row.messages)?),
+        Change::AppendThread(row) => Ok(records::extend_thread(tx, &row.thread, &row.messages)?),
         Change::PutBlob(content) => {
             blob::put(tx, content.hash(), &content.content)?;
-            Ok(blob::refer(tx, run, content.hash())?)
+            Ok(blob::add_reference(tx, run, content.hash())?)
         }
         Change::SetSandbox(row) => Ok(set_sandbox(tx, row)?),
-        Change::PutDefinition(content) => Ok(blob::define(tx, content)?),
+        Change::PutDefinition(content) => Ok(blob::put_definition(tx, content)?),
         Change::PutRule(row) => Ok(put_rule(tx, run, row)?),
-        Change::MarkReply(of) => {
-            let seq = subject.last;
-            reply::apply(tx, of, &Effect::Events { run, seq })
+        Change::MarkRequestApplied(of) => {
+            let seq = subject.last_seq;
+            idempotency::mark_applied(tx, of, &RequestEffect::Events { run, seq })
         }
     }
 }
@@ -68,20 +72,15 @@ fn add_outbox(tx: &Tx<'_>, run: RunId, row: &OutboxRow) -> Result<()> {
 
 fn set_sandbox(tx: &Tx<'_>, row: &SandboxRow) -> Result<()> {
     tx.exec(
-        "INSERT INTO sandbox (sandbox, owner, sits, data) VALUES (?1, ?2, ?3, ?4)
+        "INSERT INTO sandbox (sandbox, owner, holds_slot, data) VALUES (?1, ?2, ?3, ?4)
          ON CONFLICT (sandbox) DO UPDATE
-            SET owner = excluded.owner, sits = excluded.sits, data = excluded.data",
-        params![
-            row.sandbox.bytes(),
-            row.owner.bytes(),
-            sits(row.state),
-            to_json(row)?
-        ],
+            SET owner = excluded.owner, holds_slot = excluded.holds_slot, data = excluded.data",
+        params![row.sandbox.bytes(), row.owner.bytes(), holds_slot(row.state), to_json(row)?],
     )
 }
 
 /// Whether a sandbox in this state has a right to its seat.
-const fn sits(state: SandboxState) -> bool {
+const fn holds_slot(state: SandboxState) -> bool {
     match state {
         SandboxState::Creating
         | SandboxState::Starting

@@ -7,29 +7,29 @@ use std::time::Duration;
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{RunId, Seq};
-use longhaul_core::port::shelves::Repairs;
-use longhaul_core::port::store::{ReadAsk, StoreError};
+use longhaul_core::port::records::Repairs;
+use longhaul_core::port::store::{ReadRequest, StoreError};
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Timestamp;
 use rusqlite::Connection;
 use serde::Serialize;
 
-use crate::sqlite::column::{ENDED, nat};
+use crate::sqlite::column::{ENDED, get_u64};
 use crate::sqlite::connect;
-use crate::sqlite::fault::{Fault, Lost, io_error, sql_error};
-use crate::sqlite::place::{Found, inspect, resolve};
+use crate::sqlite::error::{CommandError, CommitError, io_error, sql_error};
+use crate::sqlite::location::{FileKind, inspect_header, resolve};
 use crate::sqlite::tx::Tx;
 use crate::sqlite::{journal, repair, schema};
 
 /// Maximum number of problems that are listed; the others are counted.
-const LISTED_MAX: usize = 100;
+const LISTED_PROBLEMS_MAX: usize = 100;
 /// Maximum number of events that are read at once.
-const PAGE: usize = 500;
+const EVENTS_PER_READ: usize = 500;
 /// How long another process that holds the file is waited for.
-const BUSY: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Rows without the rows that they belong to.
-const ORPHANS: &[(&str, &str)] = &[
+const ORPHAN_QUERIES: &[(&str, &str)] = &[
     (
         "a run without a head",
         "SELECT r.id FROM run r LEFT JOIN run_head h ON h.run = r.id WHERE h.run IS NULL",
@@ -61,7 +61,7 @@ pub struct Problem {
     /// Run that it concerns, if it concerns one.
     pub run: Option<RunId>,
     /// Description of the fault.
-    pub what: String,
+    pub message: String,
 }
 
 /// Result of a check.
@@ -87,12 +87,12 @@ impl CheckReport {
     }
 
     fn add(&mut self, kind: &'static str, run: Option<RunId>, what: impl Into<String>) {
-        if self.problems.len() == LISTED_MAX {
+        if self.problems.len() == LISTED_PROBLEMS_MAX {
             self.unlisted += 1;
             return;
         }
         let what = what.into();
-        self.problems.push(Problem { kind, run, what });
+        self.problems.push(Problem { kind, run, message: what });
     }
 }
 
@@ -114,11 +114,13 @@ fn check_into(
 ) -> Result<(), StoreError> {
     let at = file.to_string_lossy();
     let file = resolve(file).map_err(|error| io_error(error, &at))?;
-    if inspect(&file, &at)? == Found::Nothing {
-        return Err(Lost::Corrupt("there is no store".to_owned()).error(&at));
+    if inspect_header(&file, &at)? == FileKind::Missing {
+        return Err(CommitError::Corrupt("there is no store".to_owned()).to_store_error(&at));
     }
-    let conn = connect::inspector(&file, BUSY).map_err(|error| sql_error(error, &at))?;
-    if schema::found(&conn, &at)? != schema::known() {
+    let conn =
+        connect::inspection_reader(&file, BUSY_TIMEOUT).map_err(|error| sql_error(error, &at))?;
+    let migrations = schema::MIGRATIONS;
+    if schema::read_version(&conn, &at, migrations)? != schema::current_version(migrations) {
         return Err(StoreError::Database {
             at: at.into_owned(),
             source: "its tables are those of an older build: a driver brings them up to date"
@@ -126,22 +128,22 @@ fn check_into(
         });
     }
     let checked = snapshot(&conn, |tx| {
-        pages(tx, report)?;
+        check_pages(tx, report)?;
         if report.problems.is_empty() {
-            rows(tx, report)?;
-            bodies(tx, report)?;
-            every_journal(tx, journals, report)?;
+            check_rows(tx, report)?;
+            check_blobs(tx, report)?;
+            check_journals(tx, journals, report)?;
         }
         Ok(())
     });
-    checked.map_err(|fault| fault.into_error(&at))
+    checked.map_err(|fault| fault.into_store_error(&at))
 }
 
 /// Reads everything from the same moment, also while others write.
 pub(crate) fn snapshot<T>(
     conn: &Connection,
-    look: impl FnOnce(&Tx<'_>) -> Result<T, Fault>,
-) -> Result<T, Fault> {
+    look: impl FnOnce(&Tx<'_>) -> Result<T, CommandError>,
+) -> Result<T, CommandError> {
     conn.execute_batch("BEGIN")?;
     let now = Timestamp::from_micros(0);
     let seen = look(&Tx { conn, now });
@@ -151,13 +153,10 @@ pub(crate) fn snapshot<T>(
     Ok(seen)
 }
 
-fn pages(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Fault> {
-    let number = |sql| {
-        tx.one(sql, (), |row| nat(row, 0))
-            .map(Option::unwrap_or_default)
-    };
+fn check_pages(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
+    let number = |sql| tx.one(sql, (), |row| get_u64(row, 0)).map(Option::unwrap_or_default);
     report.bytes = number("PRAGMA page_count")? * number("PRAGMA page_size")?;
-    let sql = format!("PRAGMA integrity_check({LISTED_MAX})");
+    let sql = format!("PRAGMA integrity_check({LISTED_PROBLEMS_MAX})");
     for line in tx.all(&sql, (), |row| row.get::<_, String>(0))? {
         if line != "ok" {
             report.add("pages", None, line);
@@ -166,8 +165,8 @@ fn pages(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Fault> {
     Ok(())
 }
 
-fn rows(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Fault> {
-    for (what, sql) in ORPHANS {
+fn check_rows(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
+    for (what, sql) in ORPHAN_QUERIES {
         for run in tx.all(sql, (), |row| row.get(0))? {
             report.add("rows", Some(RunId::from_bytes(run)), *what);
         }
@@ -175,10 +174,10 @@ fn rows(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Fault> {
     let Repairs {
         ready_without_row,
         row_without_ready,
-        parked_for_ever,
+        parked_without_waker: parked_for_ever,
         lane_stuck,
         gate_of_ended,
-        seat_leaked,
+        slot_leaked: seat_leaked,
     } = repair::count(tx)?;
     for (count, what) in [
         (ready_without_row, "ready runs in no queue"),
@@ -196,7 +195,7 @@ fn rows(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Fault> {
 }
 
 /// Compares the content of each blob with its hash, which the page check can't.
-fn bodies(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Fault> {
+fn check_blobs(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), CommandError> {
     for table in ["blob", "definition"] {
         let sql = format!("SELECT hash, content FROM {table}");
         let mut statement = tx.conn.prepare(&sql)?;
@@ -204,31 +203,27 @@ fn bodies(tx: &Tx<'_>, report: &mut CheckReport) -> Result<(), Fault> {
         while let Some(row) = rows.next()? {
             let hash: [u8; 32] = row.get(0)?;
             let content = row.get_ref(1)?.as_bytes().unwrap_or_default();
-            if *Hash::of(content).bytes() != hash {
+            if *Hash::digest(content).bytes() != hash {
                 let hash = Hash::from_bytes(hash);
-                report.add(
-                    "body",
-                    None,
-                    format!("the content of {table} {hash} is damaged"),
-                );
+                report.add("body", None, format!("the content of {table} {hash} is damaged"));
             }
         }
     }
     Ok(())
 }
 
-fn every_journal(
+fn check_journals(
     tx: &Tx<'_>,
     journals: &mut dyn JournalCheck,
     report: &mut CheckReport,
-) -> Result<(), Fault> {
-    let heads = tx.all("SELECT run, state, last FROM run_head", (), |row| {
+) -> Result<(), CommandError> {
+    let heads = tx.all("SELECT run, state, last_seq FROM run_head", (), |row| {
         let run = RunId::from_bytes(row.get(0)?);
-        Ok((run, row.get::<_, i64>(1)? == ENDED, Seq(nat(row, 2)?)))
+        Ok((run, row.get::<_, i64>(1)? == ENDED, Seq(get_u64(row, 2)?)))
     })?;
     report.runs = heads.len() as u64;
     for (run, ended, last) in heads {
-        let (read, folded) = one_journal(tx, run, journals);
+        let (read, folded) = check_journal(tx, run, journals);
         report.events += read;
         let finished = journals.finish(ended);
         match folded {
@@ -248,21 +243,17 @@ fn every_journal(
 }
 
 /// Reads one journal from its start; returns how many events were read.
-fn one_journal(
+fn check_journal(
     tx: &Tx<'_>,
     run: RunId,
     journals: &mut dyn JournalCheck,
 ) -> (u64, Result<(), String>) {
     let (mut read, mut after) = (0, Seq::START);
     loop {
-        let ask = ReadAsk {
-            run,
-            after,
-            limit: PAGE,
-        };
-        let page = match journal::read(tx, ask) {
+        let ask = ReadRequest { run, after, limit: EVENTS_PER_READ };
+        let page = match journal::read_page(tx, ask) {
             Ok(page) => page,
-            Err(fault) => return (read, Err(fault.into_error("").to_string())),
+            Err(fault) => return (read, Err(fault.into_store_error("").to_string())),
         };
         for entry in &page.entries {
             if entry.seq != after.next() {
@@ -270,15 +261,12 @@ fn one_journal(
                 return (read, Err(what));
             }
             if let Err(what) = journals.entry(entry) {
-                return (
-                    read,
-                    Err(format!("event {} does not fit: {what}", entry.seq)),
-                );
+                return (read, Err(format!("event {} does not fit: {what}", entry.seq)));
             }
             after = entry.seq;
             read += 1;
         }
-        if page.entries.len() < PAGE {
+        if page.entries.len() < EVENTS_PER_READ {
             return (read, Ok(()));
         }
     }

@@ -6,82 +6,83 @@
 use longhaul_core::event::Event;
 use longhaul_core::event::run::RunClaimed;
 use longhaul_core::id::{Epoch, InboxName, RunId, Seq};
-use longhaul_core::port::store::{ClaimAsk, Claimed, Standing};
+use longhaul_core::port::store::{Claim, ClaimRequest, WorkerLiveness};
 use rusqlite::params;
 
-use crate::sqlite::column::{LEASED, from_standing, int, limit, nat, to_json};
-use crate::sqlite::fault::Fault;
-use crate::sqlite::journal::{Tail, facts, write};
+use crate::sqlite::column::{LEASED, get_u64, int, limit, liveness_code, to_json};
+use crate::sqlite::command::CommandOutcome;
+use crate::sqlite::error::CommandError;
+use crate::sqlite::journal::{AppendPoint, encode_events, insert_events};
 use crate::sqlite::tx::Tx;
-use crate::sqlite::work::Done;
 
 /// Walks the queue of an inbox in its own order; nothing is sorted.
-pub(crate) const PICK: &str = "SELECT q.run, q.rank, q.pass, h.epoch, h.last
+pub(crate) const SELECT_READY: &str = "SELECT q.run, q.rank, q.sort_key, h.epoch, h.last_seq
        FROM ready q CROSS JOIN run_head h ON h.run = q.run
       WHERE q.inbox = ?1 AND h.state = 0 AND h.format <= ?2 AND (q.host IS NULL OR q.host = ?3)
-      ORDER BY q.rank, q.pass, q.run LIMIT ?4";
+      ORDER BY q.rank, q.sort_key, q.run LIMIT ?4";
 
 /// The same, for some types only.
-pub(crate) const PICK_TYPES: &str = "SELECT q.run, q.rank, q.pass, h.epoch, h.last
+pub(crate) const SELECT_READY_OF_TYPES: &str =
+    "SELECT q.run, q.rank, q.sort_key, h.epoch, h.last_seq
        FROM ready q CROSS JOIN run_head h ON h.run = q.run
       WHERE q.inbox = ?1 AND h.state = 0 AND h.format <= ?2 AND (q.host IS NULL OR q.host = ?3)
         AND q.kind IN (SELECT value FROM json_each(?5))
-      ORDER BY q.rank, q.pass, q.run LIMIT ?4";
+      ORDER BY q.rank, q.sort_key, q.run LIMIT ?4";
 
 /// Takes ready runs for a worker, in order.
-pub(crate) fn claim(tx: &Tx<'_>, ask: &ClaimAsk) -> Result<Done<Vec<Claimed>>, Fault> {
+pub(crate) fn claim(
+    tx: &Tx<'_>,
+    ask: &ClaimRequest,
+) -> Result<CommandOutcome<Vec<Claim>>, CommandError> {
     if !may_claim(tx, ask)? {
-        return Ok(Done::Quiet(Vec::new()));
+        return Ok(CommandOutcome::Silent(Vec::new()));
     }
     let mut claimed = Vec::new();
     for inbox in &ask.inboxes {
         let left = ask.limit.saturating_sub(claimed.len());
-        for picked in pick(tx, ask, inbox, left)? {
-            claimed.push(take(tx, ask, inbox, picked)?);
+        for picked in select_ready(tx, ask, inbox, left)? {
+            claimed.push(claim_run(tx, ask, inbox, picked)?);
         }
     }
     Ok(if claimed.is_empty() {
-        Done::Quiet(claimed)
+        CommandOutcome::Silent(claimed)
     } else {
-        Done::Kept(claimed)
+        CommandOutcome::Changed(claimed)
     })
 }
 
-fn may_claim(tx: &Tx<'_>, ask: &ClaimAsk) -> rusqlite::Result<bool> {
+fn may_claim(tx: &Tx<'_>, ask: &ClaimRequest) -> rusqlite::Result<bool> {
     let live = tx.one(
-        "SELECT 1 FROM worker WHERE id = ?1 AND state = ?2 AND abs(beat_at - ?3) <= ttl_ms * 1000",
-        params![
-            ask.worker.bytes(),
-            from_standing(Standing::Live),
-            tx.now_micros()
-        ],
+        "SELECT 1 FROM worker
+          WHERE id = ?1 AND liveness = ?2 AND abs(heartbeat_at - ?3) <= ttl_ms * 1000",
+        params![ask.worker.bytes(), liveness_code(WorkerLiveness::Live), tx.now_micros()],
         |_| Ok(()),
     )?;
     Ok(live.is_some())
 }
 
 /// A run in the queue, and its head.
-struct Picked {
+struct ReadyRun {
     run: RunId,
     rank: i64,
-    pass: i64,
+    sort_key: i64,
     epoch: u64,
-    last: Seq,
+    last_seq: Seq,
 }
 
-fn pick(
+fn select_ready(
     tx: &Tx<'_>,
-    ask: &ClaimAsk,
+    ask: &ClaimRequest,
     inbox: &InboxName,
     count: usize,
-) -> rusqlite::Result<Vec<Picked>> {
+) -> rusqlite::Result<Vec<ReadyRun>> {
     let read = |row: &rusqlite::Row<'_>| {
-        Ok(Picked {
+        Ok(ReadyRun {
             run: RunId::from_bytes(row.get(0)?),
             rank: row.get(1)?,
-            pass: row.get(2)?,
-            epoch: nat(row, 3)?,
-            last: Seq(nat(row, 4)?),
+            sort_key: row.get(2)?,
+            epoch: get_u64(row, 3)?,
+            last_seq: Seq(get_u64(row, 4)?),
         })
     };
     if count == 0 {
@@ -89,31 +90,30 @@ fn pick(
     }
     let (inbox, count) = (inbox.as_str(), limit(count));
     if ask.types.is_empty() {
-        return tx.all(PICK, params![inbox, ask.format, ask.host, count], read);
+        return tx.all(SELECT_READY, params![inbox, ask.format, ask.host, count], read);
     }
     let types = to_json(&ask.types)?;
-    tx.all(
-        PICK_TYPES,
-        params![inbox, ask.format, ask.host, count, types],
-        read,
-    )
+    tx.all(SELECT_READY_OF_TYPES, params![inbox, ask.format, ask.host, count, types], read)
 }
 
-fn take(tx: &Tx<'_>, ask: &ClaimAsk, inbox: &InboxName, picked: Picked) -> Result<Claimed, Fault> {
+fn claim_run(
+    tx: &Tx<'_>,
+    ask: &ClaimRequest,
+    inbox: &InboxName,
+    picked: ReadyRun,
+) -> Result<Claim, CommandError> {
     let run = picked.run;
     let epoch = Epoch(picked.epoch + 1);
-    let claimed = Event::RunClaimed(RunClaimed {
-        worker: ask.worker,
-        epoch,
-    });
+    let claimed = Event::RunClaimed(RunClaimed { worker: ask.worker, epoch });
     tx.run(
-        "DELETE FROM ready WHERE inbox = ?1 AND rank = ?2 AND pass = ?3 AND run = ?4",
-        params![inbox.as_str(), picked.rank, picked.pass, run.bytes()],
+        "DELETE FROM ready WHERE inbox = ?1 AND rank = ?2 AND sort_key = ?3 AND run = ?4",
+        params![inbox.as_str(), picked.rank, picked.sort_key, run.bytes()],
     )?;
     tx.run(
         "UPDATE run_head
-            SET state = ?2, epoch = ?3, worker = ?4, last = last + 1, format = max(format, ?5),
-                reason = NULL, blocked = 0, started_at = coalesce(started_at, ?6)
+            SET state = ?2, epoch = ?3, worker = ?4, last_seq = last_seq + 1,
+                format = max(format, ?5), reason = NULL, blocked = 0,
+                started_at = coalesce(started_at, ?6)
           WHERE run = ?1",
         params![
             run.bytes(),
@@ -124,11 +124,7 @@ fn take(tx: &Tx<'_>, ask: &ClaimAsk, inbox: &InboxName, picked: Picked) -> Resul
             tx.now_micros()
         ],
     )?;
-    let tail = Tail {
-        run,
-        epoch,
-        after: picked.last,
-    };
-    let last = write(tx, tail, &facts(run, &[claimed])?)?;
-    Ok(Claimed { run, epoch, last })
+    let tail = AppendPoint { run, epoch, after: picked.last_seq };
+    let last = insert_events(tx, tail, &encode_events(run, &[claimed])?)?;
+    Ok(Claim { run, epoch, last_seq: last })
 }

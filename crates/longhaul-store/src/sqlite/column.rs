@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use longhaul_core::access::Role;
 use longhaul_core::policy::gate::GateStatus;
-use longhaul_core::port::keyring::PassKind;
-use longhaul_core::port::store::Standing;
+use longhaul_core::port::auth::TokenKind;
+use longhaul_core::port::store::WorkerLiveness;
 use longhaul_core::raw::Hash;
 use longhaul_core::status::Status;
 use longhaul_core::time::Timestamp;
@@ -50,14 +50,14 @@ pub(crate) fn amount(count: u64) -> i64 {
 }
 
 /// A count from a column.
-pub(crate) fn nat(row: &Row<'_>, place: usize) -> Result<u64> {
+pub(crate) fn get_u64(row: &Row<'_>, place: usize) -> Result<u64> {
     let count: i64 = row.get(place)?;
-    u64::try_from(count).map_err(|error| unreadable(place, Type::Integer, error))
+    u64::try_from(count).map_err(|error| conversion_error(place, Type::Integer, error))
 }
 
 /// A count from a column, as far as it fits.
-pub(crate) fn small(row: &Row<'_>, place: usize) -> Result<u32> {
-    nat(row, place).map(|count| u32::try_from(count).unwrap_or(u32::MAX))
+pub(crate) fn get_u32(row: &Row<'_>, place: usize) -> Result<u32> {
+    get_u64(row, place).map(|count| u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// A point in time.
@@ -77,8 +77,7 @@ where
     T: FromStr<Err: Error + Send + Sync + 'static>,
 {
     let text: String = row.get(place)?;
-    text.parse()
-        .map_err(|error| unreadable(place, Type::Text, error))
+    text.parse().map_err(|error| conversion_error(place, Type::Text, error))
 }
 
 /// A name that may be missing.
@@ -89,13 +88,13 @@ where
     let text: Option<String> = row.get(place)?;
     text.map(|text| text.parse())
         .transpose()
-        .map_err(|error| unreadable(place, Type::Text, error))
+        .map_err(|error| conversion_error(place, Type::Text, error))
 }
 
 /// A shape of its own.
 pub(crate) fn json<T: DeserializeOwned>(row: &Row<'_>, place: usize) -> Result<T> {
     let text = row.get_ref(place)?.as_str()?;
-    serde_json::from_str(text).map_err(|error| unreadable(place, Type::Text, error))
+    serde_json::from_str(text).map_err(|error| conversion_error(place, Type::Text, error))
 }
 
 /// A shape of its own, as text.
@@ -106,17 +105,13 @@ pub(crate) fn to_json(value: &impl Serialize) -> Result<String> {
 
 /// How a run ended.
 pub(crate) fn outcome(row: &Row<'_>, place: usize) -> Result<Status> {
-    let code = nat(row, place)?;
-    let status = usize::try_from(code)
-        .ok()
-        .and_then(|code| Status::ALL.get(code));
-    status
-        .copied()
-        .ok_or_else(|| unreadable(place, Type::Integer, Unknown("status")))
+    let code = get_u64(row, place)?;
+    let status = usize::try_from(code).ok().and_then(|code| Status::ALL.get(code));
+    status.copied().ok_or_else(|| conversion_error(place, Type::Integer, UnknownCode("status")))
 }
 
 /// How a run ended, as a column holds it: its place in the order of a life.
-pub(crate) fn from_status(status: Status) -> i64 {
+pub(crate) fn status_code(status: Status) -> i64 {
     let place = Status::ALL.iter().position(|known| *known == status);
     limit(place.unwrap_or_default())
 }
@@ -128,12 +123,12 @@ pub(crate) fn gate_status(row: &Row<'_>, place: usize) -> Result<GateStatus> {
         1 => Ok(GateStatus::Answered),
         2 => Ok(GateStatus::Expired),
         3 => Ok(GateStatus::Withdrawn),
-        _ => Err(unreadable(place, Type::Integer, Unknown("gate status"))),
+        _ => Err(conversion_error(place, Type::Integer, UnknownCode("gate status"))),
     }
 }
 
 /// How a gate stands, as a column holds it.
-pub(crate) const fn from_gate_status(status: GateStatus) -> i64 {
+pub(crate) const fn gate_status_code(status: GateStatus) -> i64 {
     match status {
         GateStatus::Open => 0,
         GateStatus::Answered => 1,
@@ -143,21 +138,21 @@ pub(crate) const fn from_gate_status(status: GateStatus) -> i64 {
 }
 
 /// How a worker stands.
-pub(crate) fn standing(row: &Row<'_>, place: usize) -> Result<Standing> {
+pub(crate) fn liveness(row: &Row<'_>, place: usize) -> Result<WorkerLiveness> {
     match row.get(place)? {
-        0 => Ok(Standing::Live),
-        1 => Ok(Standing::Draining),
-        2 => Ok(Standing::Dead),
-        _ => Err(unreadable(place, Type::Integer, Unknown("standing"))),
+        0 => Ok(WorkerLiveness::Live),
+        1 => Ok(WorkerLiveness::Draining),
+        2 => Ok(WorkerLiveness::Dead),
+        _ => Err(conversion_error(place, Type::Integer, UnknownCode("standing"))),
     }
 }
 
 /// How a worker stands, as a column holds it.
-pub(crate) const fn from_standing(standing: Standing) -> i64 {
+pub(crate) const fn liveness_code(standing: WorkerLiveness) -> i64 {
     match standing {
-        Standing::Live => 0,
-        Standing::Draining => 1,
-        Standing::Dead => 2,
+        WorkerLiveness::Live => 0,
+        WorkerLiveness::Draining => 1,
+        WorkerLiveness::Dead => 2,
     }
 }
 
@@ -175,19 +170,19 @@ pub(crate) fn maybe_hash(row: &Row<'_>, place: usize) -> Result<Option<Hash>> {
 /// What a key opens.
 pub(crate) fn role(row: &Row<'_>, place: usize) -> Result<Role> {
     let text: String = row.get(place)?;
-    Role::read(&text).ok_or_else(|| unreadable(place, Type::Text, Unknown("role")))
+    Role::parse(&text).ok_or_else(|| conversion_error(place, Type::Text, UnknownCode("role")))
 }
 
 /// What a pass is for, as a column holds it.
-pub(crate) const fn from_pass_kind(kind: PassKind) -> i64 {
+pub(crate) const fn token_kind_code(kind: TokenKind) -> i64 {
     match kind {
-        PassKind::Session => 0,
-        PassKind::Ticket => 1,
+        TokenKind::Session => 0,
+        TokenKind::Ticket => 1,
     }
 }
 
 /// The fault of a column that can't be read.
-pub(crate) fn unreadable(
+pub(crate) fn conversion_error(
     place: usize,
     kind: Type,
     why: impl Error + Send + Sync + 'static,
@@ -198,4 +193,4 @@ pub(crate) fn unreadable(
 /// A code that no build has written.
 #[derive(Debug, thiserror::Error)]
 #[error("no such {0}")]
-pub(crate) struct Unknown(pub(crate) &'static str);
+pub(crate) struct UnknownCode(pub(crate) &'static str);

@@ -13,12 +13,8 @@ const VERSION_MIN: i32 = 3_051_003;
 const STATEMENTS_MAX: usize = 256;
 
 /// Whether the SQLite in this build is one that can be trusted; else its version.
-pub(crate) fn trusted_version() -> std::result::Result<(), &'static str> {
-    if rusqlite::version_number() >= VERSION_MIN {
-        Ok(())
-    } else {
-        Err(rusqlite::version())
-    }
+pub(crate) fn check_sqlite_version() -> std::result::Result<(), &'static str> {
+    if rusqlite::version_number() >= VERSION_MIN { Ok(()) } else { Err(rusqlite::version()) }
 }
 
 /// The connection that writes. Makes the file when it is not there.
@@ -52,12 +48,12 @@ pub(crate) fn reader(path: &Path, busy: Duration) -> Result<Connection> {
 
 /// A connection that can't write, on a disk that takes nothing more. Where there
 /// is no log, the file alone is all there is, and nothing need be made beside it.
-pub(crate) fn looker(path: &Path, busy: Duration) -> Result<Connection> {
+pub(crate) fn fallback_reader(path: &Path, busy: Duration) -> Result<Connection> {
     let tried = reader(path, busy).and_then(|conn| {
         conn.query_row("SELECT count(*) FROM sqlite_schema", (), |_| Ok(()))?;
         Ok(conn)
     });
-    let has_log = std::fs::metadata(log_of(path)).is_ok_and(|log| log.len() > 0);
+    let has_log = std::fs::metadata(wal_path(path)).is_ok_and(|log| log.len() > 0);
     if tried.is_ok() || has_log {
         return tried;
     }
@@ -66,15 +62,15 @@ pub(crate) fn looker(path: &Path, busy: Duration) -> Result<Connection> {
 
 /// A connection that can't write and leaves nothing beside the file. Without a log
 /// no process has the file open.
-pub(crate) fn inspector(path: &Path, busy: Duration) -> Result<Connection> {
-    match log_of(path).exists() {
+pub(crate) fn inspection_reader(path: &Path, busy: Duration) -> Result<Connection> {
+    match wal_path(path).exists() {
         true => reader(path, busy),
         false => immutable(path, busy),
     }
 }
 
 /// A connection to a new file that becomes a copy, which is synced at its end.
-pub(crate) fn copy(path: &Path) -> Result<Connection> {
+pub(crate) fn backup_target(path: &Path) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = open(path, flags, Duration::ZERO)?;
     conn.execute_batch("PRAGMA synchronous = OFF;")?;
@@ -89,11 +85,8 @@ fn immutable(path: &Path, busy: Duration) -> Result<Connection> {
     open(Path::new(&address), flags, busy)
 }
 
-fn log_of(path: &Path) -> PathBuf {
-    path.with_file_name(format!(
-        "{}-wal",
-        path.file_name().unwrap_or_default().to_string_lossy()
-    ))
+fn wal_path(path: &Path) -> PathBuf {
+    path.with_file_name(format!("{}-wal", path.file_name().unwrap_or_default().to_string_lossy()))
 }
 
 /// A path as it stands in an address.
@@ -108,10 +101,7 @@ fn encoded(path: &Path) -> String {
 }
 
 fn open(path: &Path, flags: OpenFlags, busy: Duration) -> Result<Connection> {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is the one place that opens a database"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that opens a database")]
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(busy)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS_MAX);

@@ -2,17 +2,17 @@
 //!
 //! Never: touches a gate's timer. It fires later and finds nothing to do.
 
-use longhaul_core::change::{GateClosing, GateEnd};
+use longhaul_core::change::{GateTransition, GateUpdate};
 use longhaul_core::id::{GateId, RunId};
-use longhaul_core::policy::gate::{GateRow, GateSpec, GateStatus, GivenAnswer, OnTimeout};
-use longhaul_core::port::store::{GatesAsk, Refused};
+use longhaul_core::policy::gate::{GateRow, GateSpec, GateStatus, OnTimeout, RecordedAnswer};
+use longhaul_core::port::store::{GateFilter, Refused};
 use longhaul_core::time::Timestamp;
 use rusqlite::{Result, Row, params, params_from_iter};
 
 use crate::sqlite::column::{
-    from_gate_status, gate_status, json, limit, maybe_time, time, to_json,
+    gate_status, gate_status_code, json, limit, maybe_time, time, to_json,
 };
-use crate::sqlite::fault::Stop;
+use crate::sqlite::error::ChangeError;
 use crate::sqlite::filter::Filter;
 use crate::sqlite::tx::Tx;
 
@@ -25,7 +25,7 @@ pub(crate) fn raise(tx: &Tx<'_>, run: RunId, spec: &GateSpec) -> Result<()> {
         params![
             spec.id.bytes(),
             run.bytes(),
-            from_gate_status(GateStatus::Open),
+            gate_status_code(GateStatus::Open),
             tx.now_micros(),
             deadline,
             to_json(spec)?
@@ -34,43 +34,36 @@ pub(crate) fn raise(tx: &Tx<'_>, run: RunId, spec: &GateSpec) -> Result<()> {
 }
 
 /// An open gate gets an answer or closes.
-pub(crate) fn close(tx: &Tx<'_>, closing: &GateClosing) -> Result<(), Stop> {
-    let refuse = |why| Err(Stop::Refused(why));
-    let Some(mut gate) = Standing::of(tx, closing.gate)? else {
-        return refuse(Refused::NoGate);
+pub(crate) fn update(tx: &Tx<'_>, closing: &GateUpdate) -> Result<(), ChangeError> {
+    let refuse = |why| Err(ChangeError::Refused(why));
+    let Some(mut gate) = GateState::load(tx, closing.gate)? else {
+        return refuse(Refused::GateNotFound);
     };
     if gate.status != GateStatus::Open {
         let last = gate.answers.pop().map(Box::new);
         return refuse(Refused::GateClosed(gate.status, last));
     }
-    let (status, answer) = match &closing.how {
-        GateEnd::Voted(answer) => (GateStatus::Open, Some(answer)),
-        GateEnd::Answered(answer) => (GateStatus::Answered, Some(answer)),
-        GateEnd::Expired => (GateStatus::Expired, None),
-        GateEnd::Withdrawn => (GateStatus::Withdrawn, None),
+    let (status, answer) = match &closing.transition {
+        GateTransition::Voted(answer) => (GateStatus::Open, Some(answer)),
+        GateTransition::Answered(answer) => (GateStatus::Answered, Some(answer)),
+        GateTransition::Expired => (GateStatus::Expired, None),
+        GateTransition::Withdrawn => (GateStatus::Withdrawn, None),
     };
     if let Some(answer) = answer {
         // A gate without a deadline is answerable for ever.
         if gate.deadline.is_some_and(|deadline| tx.now >= deadline) {
             return refuse(Refused::GateClosed(GateStatus::Expired, None));
         }
-        gate.answers.push(GivenAnswer {
-            at: tx.now,
-            answer: answer.clone(),
-        });
+        gate.answers.push(RecordedAnswer { at: tx.now, answer: answer.clone() });
     }
     tx.exec(
         "UPDATE gate SET status = ?2, answers = ?3 WHERE id = ?1",
-        params![
-            closing.gate.bytes(),
-            from_gate_status(status),
-            to_json(&gate.answers)?
-        ],
+        params![closing.gate.bytes(), gate_status_code(status), to_json(&gate.answers)?],
     )
 }
 
 /// What the silence at a gate means, if it is still open.
-pub(crate) fn silence(tx: &Tx<'_>, gate: GateId) -> Result<Option<OnTimeout>> {
+pub(crate) fn open_gate_timeout(tx: &Tx<'_>, gate: GateId) -> Result<Option<OnTimeout>> {
     let spec: Option<GateSpec> = tx.one(
         "SELECT spec FROM gate WHERE id = ?1 AND status = 0",
         params![gate.bytes()],
@@ -80,14 +73,14 @@ pub(crate) fn silence(tx: &Tx<'_>, gate: GateId) -> Result<Option<OnTimeout>> {
 }
 
 /// A gate as far as closing it asks.
-struct Standing {
+struct GateState {
     status: GateStatus,
     deadline: Option<Timestamp>,
-    answers: Vec<GivenAnswer>,
+    answers: Vec<RecordedAnswer>,
 }
 
-impl Standing {
-    fn of(tx: &Tx<'_>, gate: GateId) -> Result<Option<Self>> {
+impl GateState {
+    fn load(tx: &Tx<'_>, gate: GateId) -> Result<Option<Self>> {
         tx.one(
             "SELECT status, deadline, answers FROM gate WHERE id = ?1",
             params![gate.bytes()],
@@ -103,7 +96,7 @@ impl Standing {
 }
 
 /// Gates, newest first.
-pub(crate) fn gates(tx: &Tx<'_>, ask: &GatesAsk) -> Result<Vec<GateRow>> {
+pub(crate) fn gates(tx: &Tx<'_>, ask: &GateFilter) -> Result<Vec<GateRow>> {
     let mut filter = Filter::default();
     filter.only("id = ?", ask.gate.map(|gate| gate.bytes().to_vec()));
     filter.only("run = ?", ask.run.map(|run| run.bytes().to_vec()));
@@ -111,7 +104,7 @@ pub(crate) fn gates(tx: &Tx<'_>, ask: &GatesAsk) -> Result<Vec<GateRow>> {
     match ask.status {
         // Said as a number, so that the index of open gates is seen to fit.
         Some(GateStatus::Open) => filter.always("status = 0"),
-        status => filter.only("status = ?", status.map(from_gate_status)),
+        status => filter.only("status = ?", status.map(gate_status_code)),
     }
     let select = "SELECT run, spec, status, raised_at, deadline, submitter, answers FROM gate";
     let (sql, values) = filter.finish(select, " ORDER BY id DESC", limit(ask.limit));

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::time::Clock;
 
-use crate::options::Role;
-use crate::sqlite::fault::{Fault, Lost};
-use crate::sqlite::reader::Readers;
+use crate::options::OpenMode;
+use crate::sqlite::change_watch::ChangeNotifier;
+use crate::sqlite::command::CommandOutcome;
+use crate::sqlite::error::{CommandError, CommitError};
+use crate::sqlite::reader::ReaderPool;
 use crate::sqlite::tx::Tx;
-use crate::sqlite::watch::Changes;
-use crate::sqlite::work::Done;
 use crate::sqlite::writer::WriterHandle;
 
 /// A journal and a queue in one SQLite file, or in memory.
@@ -22,23 +22,23 @@ use crate::sqlite::writer::WriterHandle;
 // must be the writer.
 #[derive(Debug)]
 pub struct SqliteStore {
-    pub(crate) reads: Reads,
-    pub(crate) changes: Changes,
+    pub(crate) read_path: ReadPath,
+    pub(crate) changes: ChangeNotifier,
     pub(crate) writer: WriterHandle,
     pub(crate) at: Arc<str>,
-    pub(crate) role: Role,
+    pub(crate) mode: OpenMode,
     pub(crate) boot: i64,
     pub(crate) clock: Arc<dyn Clock>,
     /// Why it lacks tables of this build: a file that could only be looked at keeps
     /// those of the build that made it.
-    pub(crate) behind: Option<Lost>,
+    pub(crate) outdated_schema: Option<CommitError>,
 }
 
 /// Who reads.
 #[derive(Debug)]
-pub(crate) enum Reads {
+pub(crate) enum ReadPath {
     /// Threads of their own, beside the writer.
-    Apart(Readers),
+    Readers(ReaderPool),
     /// The writer: nobody else sees what is in its memory.
     ByWriter,
 }
@@ -60,21 +60,18 @@ impl SqliteStore {
     }
 
     /// Refuses what only a driver may do.
-    pub(crate) fn must_drive(&self, verb: &'static str) -> Result<(), StoreError> {
-        match self.role {
-            Role::Driver => Ok(()),
-            Role::Outsider => Err(StoreError::Outsider {
-                at: self.at.to_string(),
-                verb,
-            }),
+    pub(crate) fn require_driver(&self, verb: &'static str) -> Result<(), StoreError> {
+        match self.mode {
+            OpenMode::Driver => Ok(()),
+            OpenMode::Outsider => Err(StoreError::NotDriver { at: self.at.to_string(), verb }),
         }
     }
 
     /// Refuses what stands in tables that an older build did not make.
-    pub(crate) fn must_be_up_to_date(&self) -> Result<(), StoreError> {
-        match &self.behind {
+    pub(crate) fn require_current_schema(&self) -> Result<(), StoreError> {
+        match &self.outdated_schema {
             None => Ok(()),
-            Some(why) => Err(why.error(&self.at)),
+            Some(why) => Err(why.to_store_error(&self.at)),
         }
     }
 
@@ -82,22 +79,24 @@ impl SqliteStore {
     pub(crate) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: Fn(&Tx<'_>) -> Result<Done<T>, Fault> + Send + 'static,
+        F: Fn(&Tx<'_>) -> Result<CommandOutcome<T>, CommandError> + Send + 'static,
     {
         self.writer.write(work).await
     }
 
     /// Looks at one moment of the store.
-    pub(crate) async fn look<T, E, F>(&self, look: F) -> Result<T, StoreError>
+    pub(crate) async fn read_with<T, E, F>(&self, look: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        E: Into<Fault>,
+        E: Into<CommandError>,
         F: Fn(&Tx<'_>) -> Result<T, E> + Send + 'static,
     {
         let look = move |tx: &Tx<'_>| look(tx).map_err(Into::into);
-        match &self.reads {
-            Reads::Apart(readers) => readers.read(look).await,
-            Reads::ByWriter => self.writer.write(move |tx| look(tx).map(Done::Quiet)).await,
+        match &self.read_path {
+            ReadPath::Readers(readers) => readers.read(look).await,
+            ReadPath::ByWriter => {
+                self.writer.write(move |tx| look(tx).map(CommandOutcome::Silent)).await
+            }
         }
     }
 }

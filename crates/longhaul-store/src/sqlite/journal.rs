@@ -5,50 +5,49 @@
 use longhaul_core::event::Event;
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{Epoch, RunId, Seq};
-use longhaul_core::port::store::{Page, ReadAsk};
+use longhaul_core::port::store::{JournalPage, ReadRequest};
 use longhaul_core::raw::Hash;
 use longhaul_core::time::Timestamp;
 use rusqlite::{Row, params};
 
 use crate::sqlite::blob;
-use crate::sqlite::column::{int, limit, nat, time};
-use crate::sqlite::fault::Fault;
+use crate::sqlite::column::{get_u64, int, limit, time};
+use crate::sqlite::error::CommandError;
 use crate::sqlite::tx::Tx;
 
 /// A body longer than this stands in a blob.
 pub(crate) const BODY_BYTES_MAX: usize = 8_192;
 
 /// One line more.
-pub(crate) const INSERT: &str = "INSERT INTO journal (run, seq, epoch, at, kind, v, body, blob)
+pub(crate) const INSERT_EVENT: &str =
+    "INSERT INTO journal (run, seq, epoch, at, kind, v, body, blob)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 /// A fact as its row holds it: made before the writer sees it, so that the one
 /// thread that writes never waits for JSON or a hash.
 #[derive(Debug)]
-pub(crate) struct Fact {
+pub(crate) struct EncodedEvent {
     kind: &'static str,
     version: u16,
     body: String,
-    spilled: Option<Hash>,
+    blob_hash: Option<Hash>,
 }
 
-impl Fact {
-    fn new(event: &Event) -> Result<Self, longhaul_core::event::codec::BadEvent> {
+impl EncodedEvent {
+    fn new(event: &Event) -> Result<Self, longhaul_core::event::codec::EventCodecError> {
         let body = event.encode()?;
-        let spilled = (body.len() > BODY_BYTES_MAX).then(|| Hash::of(body.as_bytes()));
-        Ok(Self {
-            kind: event.kind(),
-            version: event.version(),
-            body,
-            spilled,
-        })
+        let spilled = (body.len() > BODY_BYTES_MAX).then(|| Hash::digest(body.as_bytes()));
+        Ok(Self { kind: event.kind(), version: event.version(), body, blob_hash: spilled })
     }
 }
 
 /// Facts as rows; `run` is named if one can't be written.
-pub(crate) fn facts(run: RunId, events: &[Event]) -> Result<Vec<Fact>, Fault> {
+pub(crate) fn encode_events(
+    run: RunId,
+    events: &[Event],
+) -> Result<Vec<EncodedEvent>, CommandError> {
     let fact = |event| {
-        Fact::new(event).map_err(|source| Fault::Event {
+        EncodedEvent::new(event).map_err(|source| CommandError::InvalidEvent {
             run,
             seq: Seq::START,
             source,
@@ -59,7 +58,7 @@ pub(crate) fn facts(run: RunId, events: &[Event]) -> Result<Vec<Fact>, Fault> {
 
 /// Where facts go.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Tail {
+pub(crate) struct AppendPoint {
     /// Whose journal.
     pub(crate) run: RunId,
     /// The fence they are written under.
@@ -69,20 +68,24 @@ pub(crate) struct Tail {
 }
 
 /// Writes facts, and gives the last place.
-pub(crate) fn write(tx: &Tx<'_>, tail: Tail, facts: &[Fact]) -> rusqlite::Result<Seq> {
+pub(crate) fn insert_events(
+    tx: &Tx<'_>,
+    tail: AppendPoint,
+    facts: &[EncodedEvent],
+) -> rusqlite::Result<Seq> {
     let mut seq = tail.after;
     for fact in facts {
         seq = seq.next();
-        let here = match fact.spilled {
+        let here = match fact.blob_hash {
             None => Some(fact.body.as_str()),
             Some(hash) => {
                 blob::put(tx, hash, fact.body.as_bytes())?;
-                blob::refer(tx, tail.run, hash)?;
+                blob::add_reference(tx, tail.run, hash)?;
                 None
             }
         };
         tx.run(
-            INSERT,
+            INSERT_EVENT,
             params![
                 tail.run.bytes(),
                 int(seq.0),
@@ -91,7 +94,7 @@ pub(crate) fn write(tx: &Tx<'_>, tail: Tail, facts: &[Fact]) -> rusqlite::Result
                 fact.kind,
                 fact.version,
                 here,
-                fact.spilled.as_ref().map(Hash::bytes),
+                fact.blob_hash.as_ref().map(Hash::bytes),
             ],
         )?;
     }
@@ -100,17 +103,17 @@ pub(crate) fn write(tx: &Tx<'_>, tail: Tail, facts: &[Fact]) -> rusqlite::Result
 
 /// Whether exactly these facts stand after this place. The answer of an append
 /// may be lost: whoever repeats it learns that it stands.
-pub(crate) fn stands(
+pub(crate) fn is_already_written(
     tx: &Tx<'_>,
     (run, after): (RunId, Seq),
     epoch: Option<Epoch>,
-    facts: &[Fact],
-) -> Result<bool, Fault> {
+    facts: &[EncodedEvent],
+) -> Result<bool, CommandError> {
     if facts.is_empty() {
         return Ok(false);
     }
-    let lines = lines(tx, run, after, facts.len())?;
-    let same = |(line, fact): (&Line, &Fact)| {
+    let lines = read_rows(tx, run, after, facts.len())?;
+    let same = |(line, fact): (&JournalRow, &EncodedEvent)| {
         line.kind == fact.kind
             && line.version == fact.version
             && line.body == fact.body
@@ -120,23 +123,22 @@ pub(crate) fn stands(
 }
 
 /// A part of a journal.
-pub(crate) fn read(tx: &Tx<'_>, ask: ReadAsk) -> Result<Page, Fault> {
-    let last = tx.one(
-        "SELECT last FROM run_head WHERE run = ?1",
-        params![ask.run.bytes()],
-        |row| nat(row, 0),
-    )?;
-    let lines = lines(tx, ask.run, ask.after, ask.limit)?;
-    let entries = lines.into_iter().map(|line| line.entry(ask.run));
-    Ok(Page {
+pub(crate) fn read_page(tx: &Tx<'_>, ask: ReadRequest) -> Result<JournalPage, CommandError> {
+    let last =
+        tx.one("SELECT last_seq FROM run_head WHERE run = ?1", params![ask.run.bytes()], |row| {
+            get_u64(row, 0)
+        })?;
+    let lines = read_rows(tx, ask.run, ask.after, ask.limit)?;
+    let entries = lines.into_iter().map(|line| line.into_entry(ask.run));
+    Ok(JournalPage {
         entries: entries.collect::<Result<_, _>>()?,
-        last: Seq(last.unwrap_or(0)),
+        last_seq: Seq(last.unwrap_or(0)),
         now: tx.now,
     })
 }
 
 /// A row of a journal with its body, wherever that stands.
-pub(crate) struct Line {
+pub(crate) struct JournalRow {
     seq: Seq,
     epoch: Epoch,
     at: Timestamp,
@@ -145,10 +147,10 @@ pub(crate) struct Line {
     body: String,
 }
 
-impl Line {
+impl JournalRow {
     /// Reads place, fence, time, kind, version and body from the first columns; the
     /// body's blob stands behind them. None: there is no body.
-    pub(crate) fn read(row: &Row<'_>) -> rusqlite::Result<Option<Self>> {
+    pub(crate) fn from_row(row: &Row<'_>) -> rusqlite::Result<Option<Self>> {
         let here: Option<String> = row.get(5)?;
         let body = match here {
             Some(body) => Some(body),
@@ -158,8 +160,8 @@ impl Line {
             return Ok(None);
         };
         Ok(Some(Self {
-            seq: Seq(nat(row, 0)?),
-            epoch: Epoch(nat(row, 1)?),
+            seq: Seq(get_u64(row, 0)?),
+            epoch: Epoch(get_u64(row, 1)?),
             at: time(row, 2)?,
             kind: row.get(3)?,
             version: row.get(4)?,
@@ -168,33 +170,32 @@ impl Line {
     }
 
     /// The fact of this run.
-    pub(crate) fn entry(self, run: RunId) -> Result<Entry, Fault> {
+    pub(crate) fn into_entry(self, run: RunId) -> Result<Entry, CommandError> {
         let seq = self.seq;
         let event = Event::decode(&self.kind, self.version, &self.body)
-            .map_err(|source| Fault::Event { run, seq, source })?;
-        Ok(Entry {
-            run,
-            seq,
-            at: self.at,
-            epoch: self.epoch,
-            event,
-        })
+            .map_err(|source| CommandError::InvalidEvent { run, seq, source })?;
+        Ok(Entry { run, seq, at: self.at, epoch: self.epoch, event })
     }
 }
 
-fn lines(tx: &Tx<'_>, run: RunId, after: Seq, count: usize) -> Result<Vec<Line>, Fault> {
+fn read_rows(
+    tx: &Tx<'_>,
+    run: RunId,
+    after: Seq,
+    count: usize,
+) -> Result<Vec<JournalRow>, CommandError> {
     let lines = tx.all(
         "SELECT j.seq, j.epoch, j.at, j.kind, j.v, j.body, CAST(b.content AS TEXT)
            FROM journal j LEFT JOIN blob b ON b.hash = j.blob
           WHERE j.run = ?1 AND j.seq > ?2 ORDER BY j.seq LIMIT ?3",
         params![run.bytes(), int(after.0), limit(count)],
-        Line::read,
+        JournalRow::from_row,
     )?;
-    let whole: Option<Vec<Line>> = lines.into_iter().collect();
-    whole.ok_or_else(|| no_body(run))
+    let whole: Option<Vec<JournalRow>> = lines.into_iter().collect();
+    whole.ok_or_else(|| missing_body(run))
 }
 
 /// The fault of a row without its body.
-pub(crate) fn no_body(run: RunId) -> Fault {
-    Fault::Rows(format!("the body of an event of {run} is missing"))
+pub(crate) fn missing_body(run: RunId) -> CommandError {
+    CommandError::InconsistentRows(format!("the body of an event of {run} is missing"))
 }

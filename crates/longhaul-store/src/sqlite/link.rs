@@ -3,7 +3,7 @@
 //! Never: a link without its gate. They are forgotten together.
 
 use longhaul_core::id::GateId;
-use longhaul_core::port::keyring::LinkRow;
+use longhaul_core::port::auth::LinkRow;
 use longhaul_core::raw::Hash;
 use rusqlite::{Result, params};
 
@@ -13,7 +13,7 @@ use crate::sqlite::tx::Tx;
 /// Takes a link in, unless its gate is forgotten already: then so is the link.
 pub(crate) fn add(tx: &Tx<'_>, link: &LinkRow) -> Result<()> {
     tx.exec(
-        "INSERT OR REPLACE INTO link (hash, gate, digest, recipient, made_by)
+        "INSERT OR REPLACE INTO gate_link (hash, gate, digest, recipient, created_by)
          SELECT ?1, id, ?3, ?4, ?5 FROM gate WHERE id = ?2",
         params![
             link.hash.bytes(),
@@ -28,7 +28,7 @@ pub(crate) fn add(tx: &Tx<'_>, link: &LinkRow) -> Result<()> {
 /// The link with this hash.
 pub(crate) fn link(tx: &Tx<'_>, of: Hash) -> Result<Option<LinkRow>> {
     tx.one(
-        "SELECT hash, gate, digest, recipient, made_by FROM link WHERE hash = ?1",
+        "SELECT hash, gate, digest, recipient, created_by FROM gate_link WHERE hash = ?1",
         params![of.bytes()],
         |row| {
             Ok(LinkRow {

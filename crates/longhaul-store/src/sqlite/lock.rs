@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use longhaul_core::port::store::StoreError;
 
-use crate::sqlite::fault::io_error;
-use crate::sqlite::place::{folder, private, resolve};
+use crate::sqlite::error::io_error;
+use crate::sqlite::location::{parent_dir, private_file_options, resolve};
 
 /// The file's name, beside the database.
-const NAME: &str = "driver.lock";
+const LOCK_FILE_NAME: &str = "driver.lock";
 /// So often is the lock tried for, with a pause between.
-const TRIES_MAX: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(4);
+const LOCK_ATTEMPTS_MAX: u32 = 5;
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(4);
 /// So much is read of what the holder wrote down.
 const HOLDER_BYTES_MAX: u64 = 1_024;
 
@@ -37,33 +37,32 @@ impl Drop for DriverLock {
 
 impl DriverLock {
     /// Takes the lock of a folder and writes down who has it.
-    pub(crate) fn take(folder: &Path, at: &str, holder: &str) -> Result<Self, StoreError> {
-        let mut file = lock_file(folder).map_err(|error| io_error(error, at))?;
+    pub(crate) fn acquire(folder: &Path, at: &str, holder: &str) -> Result<Self, StoreError> {
+        let mut file = open_lock_file(folder).map_err(|error| io_error(error, at))?;
         match try_lock(&file) {
             Ok(()) => {
-                write_down(&mut file, holder).map_err(|error| io_error(error, at))?;
+                write_holder(&mut file, holder).map_err(|error| io_error(error, at))?;
                 Ok(Self { file })
             }
-            Err(TryLockError::WouldBlock) => Err(StoreError::Driven {
-                at: at.to_owned(),
-                holder: who(&mut file),
-            }),
+            Err(TryLockError::WouldBlock) => {
+                Err(StoreError::AlreadyDriven { at: at.to_owned(), holder: read_holder(&mut file) })
+            }
             Err(TryLockError::Error(error)) => Err(io_error(error, at)),
         }
     }
 }
 
 /// Whether a process drives the store in this file. Nothing is written.
-pub fn is_taken(file: &Path) -> Result<bool, StoreError> {
-    Ok(driver(file)?.is_some())
+pub fn is_driven(file: &Path) -> Result<bool, StoreError> {
+    Ok(current_driver(file)?.is_some())
 }
 
 /// Who drives the store in this file, as they wrote themselves down; none:
 /// nobody does. Nothing is written.
-pub fn driver(file: &Path) -> Result<Option<String>, StoreError> {
+pub fn current_driver(file: &Path) -> Result<Option<String>, StoreError> {
     let at = file.to_string_lossy();
     let found = resolve(file).map_err(|error| io_error(error, &at))?;
-    let mut lock = match File::open(folder(&found).join(NAME)) {
+    let mut lock = match File::open(parent_dir(&found).join(LOCK_FILE_NAME)) {
         Ok(lock) => lock,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(io_error(error, &at)),
@@ -73,7 +72,7 @@ pub fn driver(file: &Path) -> Result<Option<String>, StoreError> {
             _ = lock.unlock();
             Ok(None)
         }
-        Err(TryLockError::WouldBlock) => Ok(Some(who(&mut lock))),
+        Err(TryLockError::WouldBlock) => Ok(Some(read_holder(&mut lock))),
         Err(TryLockError::Error(error)) => Err(io_error(error, &at)),
     }
 }
@@ -85,7 +84,9 @@ fn try_lock(file: &File) -> Result<(), TryLockError> {
     loop {
         tries += 1;
         match file.try_lock() {
-            Err(TryLockError::WouldBlock) if tries < TRIES_MAX => thread::sleep(PAUSE),
+            Err(TryLockError::WouldBlock) if tries < LOCK_ATTEMPTS_MAX => {
+                thread::sleep(LOCK_RETRY_DELAY)
+            }
             tried => return tried,
         }
     }
@@ -93,20 +94,18 @@ fn try_lock(file: &File) -> Result<(), TryLockError> {
 
 /// A folder may come from a stranger: a link in the place of the lock is not
 /// followed, or we would write over whatever it leads to.
-fn lock_file(folder: &Path) -> io::Result<File> {
-    let path = folder.join(NAME);
+fn open_lock_file(folder: &Path) -> io::Result<File> {
+    let path = folder.join(LOCK_FILE_NAME);
     if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
         let path = path.display();
-        return Err(io::Error::other(format!(
-            "`{path}` is no regular file: remove it"
-        )));
+        return Err(io::Error::other(format!("`{path}` is no regular file: remove it")));
     }
-    let mut options = private();
+    let mut options = private_file_options();
     options.create(true).truncate(false).read(true).write(true);
     options.open(path)
 }
 
-fn write_down(file: &mut File, holder: &str) -> io::Result<()> {
+fn write_holder(file: &mut File, holder: &str) -> io::Result<()> {
     let pid = std::process::id();
     let line = match holder {
         "" => format!("pid {pid}\n"),
@@ -118,7 +117,7 @@ fn write_down(file: &mut File, holder: &str) -> io::Result<()> {
 }
 
 /// Who has it, as it wrote itself down; it may not have come to that yet.
-fn who(file: &mut File) -> String {
+fn read_holder(file: &mut File) -> String {
     let mut text = String::new();
     _ = file.take(HOLDER_BYTES_MAX).read_to_string(&mut text);
     match text.trim() {

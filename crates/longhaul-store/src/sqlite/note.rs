@@ -4,37 +4,37 @@
 //! has named.
 
 use longhaul_core::id::{NoteId, ResourceKey, RunId};
-use longhaul_core::note::{NOTES_MAX, NewNote, Note, Noted, spaced, words};
+use longhaul_core::note::{NOTES_MAX, NewNote, Note, NoteOutcome, query_words, separate_unspaced};
 use longhaul_core::raw::Hash;
 use rusqlite::{Result, Row, params};
 
-use crate::sqlite::column::{int, json, limit, nat, time, to_json};
+use crate::sqlite::column::{get_u64, int, json, limit, time, to_json};
 use crate::sqlite::tx::Tx;
 
 /// The notes with any of some words. The resource's own word weighs nothing.
-pub(crate) const FOUND: &str = "SELECT n.id, n.text, n.tags, n.run, n.at
-       FROM note_word CROSS JOIN note n ON n.number = note_word.rowid
-      WHERE note_word MATCH ?1 AND n.resource = ?2
-      ORDER BY bm25(note_word, 0.0, 1.0, 1.0), n.number DESC LIMIT ?3";
+pub(crate) const SEARCH_NOTES: &str = "SELECT n.id, n.text, n.tags, n.run, n.at
+       FROM note_fts CROSS JOIN note n ON n.number = note_fts.rowid
+      WHERE note_fts MATCH ?1 AND n.resource = ?2
+      ORDER BY bm25(note_fts, 0.0, 1.0, 1.0), n.number DESC LIMIT ?3";
 
 /// The notes of a resource before a number, the newest first.
-pub(crate) const NOTES: &str = "SELECT id, text, tags, run, at FROM note
+pub(crate) const SELECT_NOTES: &str = "SELECT id, text, tags, run, at FROM note
       WHERE resource = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3";
 
 const COUNT: &str = "SELECT count(*) FROM note WHERE resource = ?1";
 
 /// Keeps a note, unless its key is known or there are too many.
-pub(crate) fn remember(tx: &Tx<'_>, resource: &ResourceKey, note: &NewNote) -> Result<Noted> {
+pub(crate) fn add(tx: &Tx<'_>, resource: &ResourceKey, note: &NewNote) -> Result<NoteOutcome> {
     let known = "SELECT id FROM note WHERE resource = ?1 AND key = ?2";
     let known = tx.one(known, params![resource.as_str(), note.key()], note_id)?;
     if let Some(id) = known {
-        return Ok(Noted::Known(id));
+        return Ok(NoteOutcome::Existing(id));
     }
-    let count = tx.one(COUNT, params![resource.as_str()], |row| nat(row, 0))?;
+    let count = tx.one(COUNT, params![resource.as_str()], |row| get_u64(row, 0))?;
     if count.unwrap_or_default() >= NOTES_MAX {
-        return Ok(Noted::Full);
+        return Ok(NoteOutcome::Full);
     }
-    let kept = note.kept(resource, tx.now);
+    let kept = note.to_note(resource, tx.now);
     tx.run(
         "INSERT INTO note (id, resource, key, text, tags, run, at)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
@@ -49,38 +49,34 @@ pub(crate) fn remember(tx: &Tx<'_>, resource: &ResourceKey, note: &NewNote) -> R
         ],
     )?;
     tx.run(
-        "INSERT INTO note_word (rowid, resource, words, tags) VALUES (?1, ?2, ?3, ?4)",
+        "INSERT INTO note_fts (rowid, resource, words, tags) VALUES (?1, ?2, ?3, ?4)",
         params![
             tx.conn.last_insert_rowid(),
-            word_of(resource),
-            spaced(&kept.text),
-            spaced(&kept.tags.join(" ")),
+            resource_token(resource),
+            separate_unspaced(&kept.text),
+            separate_unspaced(&kept.tags.join(" ")),
         ],
     )?;
-    Ok(Noted::Kept(kept.id))
+    Ok(NoteOutcome::Stored(kept.id))
 }
 
 /// The notes that fit a query, the best first; without a word in it the newest.
-pub(crate) fn recall(
+pub(crate) fn search(
     tx: &Tx<'_>,
     resource: &ResourceKey,
     query: &str,
     count: usize,
 ) -> Result<Vec<Note>> {
-    let words = words(query);
+    let words = query_words(query);
     if words.is_empty() {
         return notes(tx, resource, None, count);
     }
     // Every word stands in quotes of ours, and no quote is part of a word.
     let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
-    let of = word_of(resource);
+    let of = resource_token(resource);
     let any = words.join(" OR ");
     let wanted = format!("(resource : \"{of}\") AND ({{words tags}} : ({any}))");
-    tx.all(
-        FOUND,
-        params![wanted, resource.as_str(), limit(count)],
-        note_row,
-    )
+    tx.all(SEARCH_NOTES, params![wanted, resource.as_str(), limit(count)], note_row)
 }
 
 /// The notes of a resource, the newest first.
@@ -92,32 +88,25 @@ pub(crate) fn notes(
 ) -> Result<Vec<Note>> {
     let before = match after {
         None => Some(i64::MAX),
-        Some(after) => tx.one(
-            "SELECT number FROM note WHERE id = ?1",
-            params![after.bytes()],
-            |row| row.get(0),
-        )?,
+        Some(after) => {
+            tx.one("SELECT number FROM note WHERE id = ?1", params![after.bytes()], |row| {
+                row.get(0)
+            })?
+        }
     };
     // Nobody knows what came after a note that is gone.
     let Some(before) = before else {
         return Ok(Vec::new());
     };
-    tx.all(
-        NOTES,
-        params![resource.as_str(), before, limit(count)],
-        note_row,
-    )
+    tx.all(SELECT_NOTES, params![resource.as_str(), before, limit(count)], note_row)
 }
 
 /// Forgets a note; false: there is none.
-pub(crate) fn forget(tx: &Tx<'_>, note: NoteId) -> Result<bool> {
+pub(crate) fn delete(tx: &Tx<'_>, note: NoteId) -> Result<bool> {
     let sql = "DELETE FROM note WHERE id = ?1 RETURNING number";
-    let number = tx.one(sql, params![note.bytes()], |row| nat(row, 0))?;
+    let number = tx.one(sql, params![note.bytes()], |row| get_u64(row, 0))?;
     if let Some(number) = number {
-        tx.run(
-            "DELETE FROM note_word WHERE rowid = ?1",
-            params![int(number)],
-        )?;
+        tx.run("DELETE FROM note_fts WHERE rowid = ?1", params![int(number)])?;
     }
     Ok(number.is_some())
 }
@@ -126,7 +115,7 @@ pub(crate) fn forget(tx: &Tx<'_>, note: NoteId) -> Result<bool> {
 pub(crate) fn clear(tx: &Tx<'_>, resource: &ResourceKey) -> Result<u64> {
     let of = params![resource.as_str()];
     tx.run(
-        "DELETE FROM note_word WHERE rowid IN (SELECT number FROM note WHERE resource = ?1)",
+        "DELETE FROM note_fts WHERE rowid IN (SELECT number FROM note WHERE resource = ?1)",
         of,
     )?;
     let gone = tx.run("DELETE FROM note WHERE resource = ?1", of)?;
@@ -134,8 +123,8 @@ pub(crate) fn clear(tx: &Tx<'_>, resource: &ResourceKey) -> Result<u64> {
 }
 
 /// The resource as one word: letters and digits that no text has by chance.
-fn word_of(resource: &ResourceKey) -> String {
-    format!("r{}", Hash::of(resource.as_str().as_bytes()))
+fn resource_token(resource: &ResourceKey) -> String {
+    format!("r{}", Hash::digest(resource.as_str().as_bytes()))
 }
 
 fn note_id(row: &Row<'_>) -> Result<NoteId> {

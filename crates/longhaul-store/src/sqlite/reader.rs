@@ -13,45 +13,48 @@ use longhaul_core::time::{Clock, Millis};
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::sqlite::fault::{Fault, Lost, io_error, sql_error};
+use crate::sqlite::error::{CommandError, CommitError, io_error, sql_error};
 use crate::sqlite::tx::Tx;
 
 /// So many looks may wait.
-const WAITING_MAX: usize = 1_024;
+const QUEUE_MAX: usize = 1_024;
 /// So long may one look take.
-const LOOK_SPAN_MAX: Millis = Millis::from_secs(5);
+const READ_TIMEOUT: Millis = Millis::from_secs(5);
 /// After so many steps of the database the time is looked at.
-const STEPS_BETWEEN: i32 = 5_000;
+const PROGRESS_STEPS: i32 = 5_000;
 
-type Look = Box<dyn FnOnce(&Glass) + Send>;
-type Inbox = Arc<Mutex<mpsc::Receiver<Look>>>;
+type ReadJob = Box<dyn FnOnce(&ReadConnection) + Send>;
+type JobQueue = Arc<Mutex<mpsc::Receiver<ReadJob>>>;
 
 /// A connection that can't write, and the time at which its look must end.
-struct Glass {
+struct ReadConnection {
     conn: Connection,
     clock: Arc<dyn Clock>,
     /// In milliseconds of the monotonic clock.
-    until: Arc<AtomicU64>,
+    deadline: Arc<AtomicU64>,
 }
 
-impl Glass {
+impl ReadConnection {
     fn new(mut conn: Connection, clock: &Arc<dyn Clock>) -> rusqlite::Result<Self> {
         let until = Arc::new(AtomicU64::new(u64::MAX));
         let (time, end) = (Arc::clone(clock), Arc::clone(&until));
         let is_over = move || time.monotonic().0 > end.load(Ordering::Relaxed);
-        conn.progress_handler(STEPS_BETWEEN, Some(is_over))?;
+        conn.progress_handler(PROGRESS_STEPS, Some(is_over))?;
         let clock = Arc::clone(clock);
-        Ok(Self { conn, clock, until })
+        Ok(Self { conn, clock, deadline: until })
     }
 
     /// Reads everything from the same moment.
-    fn look<T>(&self, look: impl FnOnce(&Tx<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
+    fn read_snapshot<T>(
+        &self,
+        look: impl FnOnce(&Tx<'_>) -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
         let (conn, now) = (&self.conn, self.clock.now());
-        let until = self.clock.monotonic().plus(LOOK_SPAN_MAX);
-        self.until.store(until.0, Ordering::Relaxed);
+        let until = self.clock.monotonic().plus(READ_TIMEOUT);
+        self.deadline.store(until.0, Ordering::Relaxed);
         conn.prepare_cached("BEGIN")?.execute(())?;
         let seen = look(&Tx { conn, now });
-        self.until.store(u64::MAX, Ordering::Relaxed);
+        self.deadline.store(u64::MAX, Ordering::Relaxed);
         let ended = conn.prepare_cached("COMMIT")?.execute(());
         let seen = seen?;
         ended?;
@@ -60,40 +63,34 @@ impl Glass {
 }
 
 /// The way to the readers.
-pub(crate) struct Readers {
+pub(crate) struct ReaderPool {
     at: Arc<str>,
-    looks: Option<mpsc::Sender<Look>>,
+    jobs: Option<mpsc::Sender<ReadJob>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl fmt::Debug for Readers {
+impl fmt::Debug for ReaderPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Readers")
-            .field("at", &self.at)
-            .finish_non_exhaustive()
+        f.debug_struct("ReaderPool").field("at", &self.at).finish_non_exhaustive()
     }
 }
 
-impl Readers {
+impl ReaderPool {
     /// Starts a thread for each connection.
     pub(crate) fn start(
         connections: Vec<Connection>,
         at: &Arc<str>,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, StoreError> {
-        let (looks, inbox) = mpsc::channel(WAITING_MAX);
-        let inbox: Inbox = Arc::new(Mutex::new(inbox));
-        let mut readers = Self {
-            at: Arc::clone(at),
-            looks: Some(looks),
-            threads: Vec::new(),
-        };
+        let (looks, inbox) = mpsc::channel(QUEUE_MAX);
+        let inbox: JobQueue = Arc::new(Mutex::new(inbox));
+        let mut readers = Self { at: Arc::clone(at), jobs: Some(looks), threads: Vec::new() };
         for conn in connections {
             let inbox = Arc::clone(&inbox);
-            let glass = Glass::new(conn, clock).map_err(|error| sql_error(error, at))?;
+            let glass = ReadConnection::new(conn, clock).map_err(|error| sql_error(error, at))?;
             let thread = thread::Builder::new()
                 .name("store-reader".to_owned())
-                .spawn(move || serve(&glass, &inbox))
+                .spawn(move || run_jobs(&glass, &inbox))
                 .map_err(|error| io_error(error, at))?;
             readers.threads.push(thread);
         }
@@ -104,32 +101,30 @@ impl Readers {
     pub(crate) async fn read<T, F>(&self, look: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&Tx<'_>) -> Result<T, Fault> + Send + 'static,
+        F: FnOnce(&Tx<'_>) -> Result<T, CommandError> + Send + 'static,
     {
         let (caller, answer) = oneshot::channel();
-        let look: Look = Box::new(move |glass| {
-            _ = caller.send(glass.look(look));
+        let look: ReadJob = Box::new(move |glass| {
+            _ = caller.send(glass.read_snapshot(look));
         });
-        let sent = match &self.looks {
+        let sent = match &self.jobs {
             Some(looks) => looks.send(look).await.is_ok(),
             None => false,
         };
-        let gone = || Lost::Closed("its readers have ended".to_owned()).error(&self.at);
+        let gone =
+            || CommitError::Closed("its readers have ended".to_owned()).to_store_error(&self.at);
         if !sent {
             return Err(gone());
         }
         let seen = answer.await.map_err(|_| gone())?;
-        seen.map_err(|fault| fault.into_error(&self.at))
+        seen.map_err(|fault| fault.into_store_error(&self.at))
     }
 }
 
-fn serve(glass: &Glass, inbox: &Inbox) {
+fn run_jobs(glass: &ReadConnection, inbox: &JobQueue) {
     loop {
         // One thread waits for the next look, the others for their turn to wait.
-        let look = inbox
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .blocking_recv();
+        let look = inbox.lock().unwrap_or_else(PoisonError::into_inner).blocking_recv();
         match look {
             Some(look) => look(glass),
             None => break,
@@ -137,9 +132,9 @@ fn serve(glass: &Glass, inbox: &Inbox) {
     }
 }
 
-impl Drop for Readers {
+impl Drop for ReaderPool {
     fn drop(&mut self) {
-        drop(self.looks.take());
+        drop(self.jobs.take());
         for thread in self.threads.drain(..) {
             _ = thread.join();
         }

@@ -5,16 +5,16 @@
 
 use longhaul_core::id::RunId;
 use longhaul_core::policy::gate::GateStatus;
-use longhaul_core::port::shelves::Repairs;
+use longhaul_core::port::records::Repairs;
 use rusqlite::{Result, params};
 
-use crate::sqlite::column::{ENDED, PARKED, READY, from_gate_status};
-use crate::sqlite::fault::{Fault, Stop};
+use crate::sqlite::column::{ENDED, PARKED, READY, gate_status_code};
+use crate::sqlite::command::CommandOutcome;
+use crate::sqlite::error::{ChangeError, CommandError};
 use crate::sqlite::head::wake;
-use crate::sqlite::lane::{promote, stuck};
-use crate::sqlite::seat::{free, leaked};
+use crate::sqlite::lane::{promote, stuck_lanes};
+use crate::sqlite::slot::{leaked_slots, release};
 use crate::sqlite::tx::Tx;
-use crate::sqlite::work::Done;
 
 const READY_WITHOUT_ROW: &str = "SELECT h.run FROM run_head h INDEXED BY run_head_open
       WHERE h.state <> 5 AND h.state = ?1
@@ -25,7 +25,7 @@ const ROW_WITHOUT_READY: &str = "SELECT q.run FROM ready q LEFT JOIN run_head h 
 
 /// Each reason to rest, and what must stand somewhere for it to end by itself.
 /// A person, a child or the run before it in its batch ends the others.
-const PARKED_FOR_EVER: &str = "SELECT h.run FROM run_head h INDEXED BY run_head_open
+const PARKED_WITHOUT_WAKER: &str = "SELECT h.run FROM run_head h INDEXED BY run_head_open
       WHERE h.state <> 5 AND h.state = ?1 AND CASE
         WHEN h.reason IN ('approval', 'question', 'signal', 'blocked') THEN
           NOT EXISTS (SELECT 1 FROM gate g WHERE g.run = h.run AND g.status = 0)
@@ -33,7 +33,7 @@ const PARKED_FOR_EVER: &str = "SELECT h.run FROM run_head h INDEXED BY run_head_
           NOT EXISTS (SELECT 1 FROM timer t WHERE t.run = h.run)
         WHEN h.reason = 'sandbox_slot' THEN
           NOT EXISTS (SELECT 1 FROM timer t WHERE t.run = h.run)
-          AND NOT EXISTS (SELECT 1 FROM seat_wait w WHERE w.run = h.run)
+          AND NOT EXISTS (SELECT 1 FROM sandbox_slot_wait w WHERE w.run = h.run)
         ELSE 0 END";
 
 const GATE_OF_ENDED: &str = "SELECT g.id FROM gate g INDEXED BY gate_open
@@ -41,36 +41,36 @@ const GATE_OF_ENDED: &str = "SELECT g.id FROM gate g INDEXED BY gate_open
       WHERE g.status = 0 AND coalesce(h.state, ?1) = ?1";
 
 /// What is out of order, by id.
-struct Found {
+struct Inconsistencies {
     ready_without_row: Vec<[u8; 16]>,
     row_without_ready: Vec<[u8; 16]>,
-    parked_for_ever: Vec<[u8; 16]>,
+    parked_without_waker: Vec<[u8; 16]>,
     lane_stuck: Vec<String>,
     gate_of_ended: Vec<[u8; 16]>,
-    seat_leaked: Vec<longhaul_core::id::SandboxId>,
+    slot_leaked: Vec<longhaul_core::id::SandboxId>,
 }
 
-fn find(tx: &Tx<'_>) -> Result<Found> {
+fn find(tx: &Tx<'_>) -> Result<Inconsistencies> {
     let id = |row: &rusqlite::Row<'_>| row.get(0);
-    Ok(Found {
+    Ok(Inconsistencies {
         ready_without_row: tx.all(READY_WITHOUT_ROW, params![READY], id)?,
         row_without_ready: tx.all(ROW_WITHOUT_READY, params![READY, ENDED], id)?,
-        parked_for_ever: tx.all(PARKED_FOR_EVER, params![PARKED], id)?,
-        lane_stuck: stuck(tx)?,
+        parked_without_waker: tx.all(PARKED_WITHOUT_WAKER, params![PARKED], id)?,
+        lane_stuck: stuck_lanes(tx)?,
         gate_of_ended: tx.all(GATE_OF_ENDED, params![ENDED], id)?,
-        seat_leaked: leaked(tx)?,
+        slot_leaked: leaked_slots(tx)?,
     })
 }
 
-impl Found {
+impl Inconsistencies {
     fn count(&self) -> Repairs {
         Repairs {
             ready_without_row: self.ready_without_row.len() as u64,
             row_without_ready: self.row_without_ready.len() as u64,
-            parked_for_ever: self.parked_for_ever.len() as u64,
+            parked_without_waker: self.parked_without_waker.len() as u64,
             lane_stuck: self.lane_stuck.len() as u64,
             gate_of_ended: self.gate_of_ended.len() as u64,
-            seat_leaked: self.seat_leaked.len() as u64,
+            slot_leaked: self.slot_leaked.len() as u64,
         }
     }
 }
@@ -86,19 +86,21 @@ pub(crate) fn is_clean(tx: &Tx<'_>) -> Result<bool> {
 }
 
 /// Mends everything that can be mended.
-pub(crate) fn repair(tx: &Tx<'_>) -> Result<Done<Repairs>, Fault> {
+pub(crate) fn repair(tx: &Tx<'_>) -> Result<CommandOutcome<Repairs>, CommandError> {
     let found = find(tx)?;
-    match mend(tx, &found) {
-        Ok(()) => Ok(Done::Kept(found.count())),
-        Err(Stop::Fault(fault)) => Err(fault),
-        Err(Stop::Refused(why)) => Err(Fault::Rows(format!("a repair was refused by {why:?}"))),
+    match fix(tx, &found) {
+        Ok(()) => Ok(CommandOutcome::Changed(found.count())),
+        Err(ChangeError::Failed(fault)) => Err(fault),
+        Err(ChangeError::Refused(why)) => {
+            Err(CommandError::InconsistentRows(format!("a repair was refused by {why:?}")))
+        }
     }
 }
 
-fn mend(tx: &Tx<'_>, found: &Found) -> Result<(), Stop> {
+fn fix(tx: &Tx<'_>, found: &Inconsistencies) -> Result<(), ChangeError> {
     for run in &found.ready_without_row {
         tx.run(
-            "INSERT OR IGNORE INTO ready (inbox, rank, pass, run, kind)
+            "INSERT OR IGNORE INTO ready (inbox, rank, sort_key, run, kind)
              SELECT inbox, -priority, 0, id, kind FROM run WHERE id = ?1",
             params![run],
         )?;
@@ -106,21 +108,18 @@ fn mend(tx: &Tx<'_>, found: &Found) -> Result<(), Stop> {
     for run in &found.row_without_ready {
         tx.run("DELETE FROM ready WHERE run = ?1", params![run])?;
     }
-    for run in &found.parked_for_ever {
+    for run in &found.parked_without_waker {
         wake(tx, RunId::from_bytes(*run))?;
     }
     for lane in &found.lane_stuck {
         promote(tx, lane)?;
     }
     for gate in &found.gate_of_ended {
-        let withdrawn = from_gate_status(GateStatus::Withdrawn);
-        tx.run(
-            "UPDATE gate SET status = ?2 WHERE id = ?1",
-            params![gate, withdrawn],
-        )?;
+        let withdrawn = gate_status_code(GateStatus::Withdrawn);
+        tx.run("UPDATE gate SET status = ?2 WHERE id = ?1", params![gate, withdrawn])?;
     }
-    for sandbox in &found.seat_leaked {
-        free(tx, *sandbox)?;
+    for sandbox in &found.slot_leaked {
+        release(tx, *sandbox)?;
     }
     Ok(())
 }

@@ -2,17 +2,17 @@
 //!
 //! Never: settles one twice.
 
-use longhaul_core::change::{STEERS_MAX, SteerMove, SteerRow, SteerStatus};
+use longhaul_core::change::{STEERS_MAX, SteerRow, SteerStatus, SteerUpdate};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::Refused;
 use rusqlite::{Result, params};
 
 use crate::sqlite::column::{json, limit, to_json};
-use crate::sqlite::fault::Stop;
+use crate::sqlite::error::ChangeError;
 use crate::sqlite::tx::Tx;
 
 /// One more message waits.
-pub(crate) fn queue(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<(), Stop> {
+pub(crate) fn queue(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<(), ChangeError> {
     let queued = tx.run(
         "INSERT INTO steer (run, steer, queued, data) SELECT ?1, ?2, ?3, ?4
           WHERE (SELECT count(*) FROM steer WHERE run = ?1 AND queued = 1) < ?5",
@@ -25,13 +25,13 @@ pub(crate) fn queue(tx: &Tx<'_>, run: RunId, steer: &SteerRow) -> Result<(), Sto
         ],
     )?;
     if queued == 0 {
-        return Err(Stop::Refused(Refused::SteersFull));
+        return Err(ChangeError::Refused(Refused::SteersFull));
     }
     Ok(())
 }
 
 /// A waiting message changes or is settled.
-pub(crate) fn settle(tx: &Tx<'_>, run: RunId, to: &SteerMove) -> Result<(), Stop> {
+pub(crate) fn update(tx: &Tx<'_>, run: RunId, to: &SteerUpdate) -> Result<(), ChangeError> {
     let waiting: Option<(i64, SteerRow)> = tx.one(
         "SELECT id, data FROM steer WHERE run = ?1 AND queued = 1 AND steer = ?2
           ORDER BY id LIMIT 1",
@@ -39,9 +39,9 @@ pub(crate) fn settle(tx: &Tx<'_>, run: RunId, to: &SteerMove) -> Result<(), Stop
         |row| Ok((row.get(0)?, json(row, 1)?)),
     )?;
     let Some((id, mut row)) = waiting else {
-        return Err(Stop::Refused(Refused::SteerSettled));
+        return Err(ChangeError::Refused(Refused::SteerSettled));
     };
-    if let Some((text, delivery)) = &to.words {
+    if let Some((text, delivery)) = &to.edit {
         row.text.clone_from(text);
         row.delivery = *delivery;
     }

@@ -10,10 +10,10 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::StoreError;
 use longhaul_core::status::Status;
-use longhaul_store::{CheckReport, JournalCheck, Role, backup, check, restore};
-use longhaul_testkit::conformance::store::facts::{progress, says};
+use longhaul_store::{CheckReport, JournalCheck, OpenMode, backup, check, restore};
+use longhaul_testkit::conformance::store::batches::{events_batch, progress};
 
-use super::kit::{Folder, connect};
+use super::harness::{StoreDir, connect};
 
 /// Accepts every journal whose first event is the run's creation.
 #[derive(Default)]
@@ -40,22 +40,20 @@ fn checked(file: &Path) -> CheckReport {
 
 fn problems(file: &Path) -> Vec<String> {
     let problems = checked(file).problems.into_iter();
-    problems
-        .map(|problem| format!("{}: {}", problem.kind, problem.what))
-        .collect()
+    problems.map(|problem| format!("{}: {}", problem.kind, problem.message)).collect()
 }
 
-fn copy(folder: &Folder, name: &str) -> Result<CheckReport, StoreError> {
+fn copy(folder: &StoreDir, name: &str) -> Result<CheckReport, StoreError> {
     let to = folder.dir.path().join(name);
     backup(&folder.file(), &to, &mut FirstEvent::default(), &mut |_| ())
 }
 
 /// A store with a parked run, which no process has open.
-async fn filled() -> (Folder, RunId) {
-    let folder = Folder::new();
-    let world = folder.world(folder.drive());
-    let mut held = world.held(|_| {}).await;
-    held.write(says([progress(1)])).await;
+async fn filled() -> (StoreDir, RunId) {
+    let folder = StoreDir::new();
+    let world = folder.fixture(folder.drive());
+    let mut held = world.open_and_claim(|_| {}).await;
+    held.append_ok(events_batch([progress(1)])).await;
     held.park("child").await;
     let run = held.run;
     drop((held, world));
@@ -63,10 +61,10 @@ async fn filled() -> (Folder, RunId) {
 }
 
 #[tokio::test]
-async fn copies_of_a_store_in_use_are_whole() {
-    let folder = Folder::new();
-    let world = folder.world(folder.drive());
-    let mut held = world.held(|_| {}).await;
+async fn backups_of_a_store_in_use_are_complete() {
+    let folder = StoreDir::new();
+    let world = folder.fixture(folder.drive());
+    let mut held = world.open_and_claim(|_| {}).await;
     let stop = AtomicBool::new(false);
     let handle = tokio::runtime::Handle::current();
     let (reports, last) = thread::scope(|scope| {
@@ -79,7 +77,7 @@ async fn copies_of_a_store_in_use_are_whole() {
         // Others write all the time that copies are made.
         let writes = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                handle.block_on(held.write(says([progress(1)])));
+                handle.block_on(held.append_ok(events_batch([progress(1)])));
             }
             held.last.0
         });
@@ -107,36 +105,33 @@ async fn copies_of_a_store_in_use_are_whole() {
 async fn a_run_goes_on_from_a_restored_copy() {
     let (folder, run) = filled().await;
     copy(&folder, "copy.db").unwrap();
-    let world = folder.world(folder.drive());
+    let world = folder.fixture(folder.drive());
     world.open(|_| {}).await;
 
     // Not while somebody drives.
     let from = folder.dir.path().join("copy.db");
     let restored = || restore(&from, &folder.file(), &mut FirstEvent::default());
     let refused = restored().unwrap_err();
-    assert!(matches!(refused, StoreError::Driven { .. }), "{refused}");
+    assert!(matches!(refused, StoreError::AlreadyDriven { .. }), "{refused}");
     drop(world);
 
     let (report, kept) = restored().unwrap();
     assert_eq!((report.runs, report.events), (1, 4));
     let kept = kept.unwrap();
     assert_eq!(checked(&kept).runs, 2);
-    let world = folder.world(folder.drive());
-    world.is(run, Status::Waiting, "child").await;
+    let world = folder.fixture(folder.drive());
+    world.assert_status(run, Status::Waiting, "child").await;
     assert_eq!(world.journal(run).await.len(), 4);
-    world.is_in_order().await;
+    world.assert_consistent().await;
 }
 
 /// Writes to a database that is in use by another connection, so that its log stays.
 fn with_log(file: &Path) -> rusqlite::Connection {
     let conn = connect(file);
-    conn.execute_batch("PRAGMA journal_mode = WAL; UPDATE run_head SET last = 9;")
-        .unwrap();
+    conn.execute_batch("PRAGMA journal_mode = WAL; UPDATE run_head SET last_seq = 9;").unwrap();
     let reader = connect(file);
-    reader
-        .execute_batch("BEGIN; SELECT * FROM run_head;")
-        .unwrap();
-    conn.execute_batch("UPDATE run_head SET last = 8").unwrap();
+    reader.execute_batch("BEGIN; SELECT * FROM run_head;").unwrap();
+    conn.execute_batch("UPDATE run_head SET last_seq = 8").unwrap();
     assert!(log(file).metadata().unwrap().len() > 0);
     reader
 }
@@ -146,7 +141,7 @@ fn log(file: &Path) -> PathBuf {
 }
 
 #[tokio::test]
-async fn the_log_of_an_older_copy_is_not_left_beside_a_new_one() {
+async fn a_restore_removes_the_wal_of_an_older_backup() {
     let (folder, _) = filled().await;
     copy(&folder, "copy.db").unwrap();
     let to = folder.dir.path().join("copy.db");
@@ -158,7 +153,7 @@ async fn the_log_of_an_older_copy_is_not_left_beside_a_new_one() {
 }
 
 #[tokio::test]
-async fn the_log_of_a_replaced_store_stays_with_it() {
+async fn the_wal_of_a_replaced_store_is_kept_with_it() {
     let (folder, _) = filled().await;
     copy(&folder, "copy.db").unwrap();
     let from = folder.dir.path().join("copy.db");
@@ -173,7 +168,7 @@ async fn the_log_of_a_replaced_store_stays_with_it() {
 }
 
 #[tokio::test]
-async fn there_is_a_store_while_another_is_restored() {
+async fn a_restore_replaces_the_store_atomically() {
     let (folder, _) = filled().await;
     copy(&folder, "copy.db").unwrap();
     let from = folder.dir.path().join("copy.db");
@@ -196,7 +191,7 @@ async fn there_is_a_store_while_another_is_restored() {
 }
 
 #[tokio::test]
-async fn a_damaged_copy_takes_nobody_s_place() {
+async fn a_damaged_backup_is_not_restored() {
     let (folder, run) = filled().await;
     copy(&folder, "copy.db").unwrap();
     let from = folder.dir.path().join("copy.db");
@@ -204,59 +199,37 @@ async fn a_damaged_copy_takes_nobody_s_place() {
     fs::write(&from, &whole[..whole.len() / 2]).unwrap();
     let refused = restore(&from, &folder.file(), &mut FirstEvent::default()).unwrap_err();
     assert!(matches!(refused, StoreError::Corrupt { .. }), "{refused}");
-    let world = folder.world(folder.open(Role::Outsider).unwrap());
-    world.is(run, Status::Waiting, "child").await;
+    let world = folder.fixture(folder.open(OpenMode::Outsider).unwrap());
+    world.assert_status(run, Status::Waiting, "child").await;
 }
 
 #[tokio::test]
-async fn a_store_in_order_has_no_problems() {
+async fn a_valid_store_has_no_problems() {
     let (folder, _) = filled().await;
     let report = checked(&folder.file());
     assert_eq!((report.runs, report.events), (1, 4));
     assert_eq!(report.problems, []);
     let names = fs::read_dir(folder.dir.path()).unwrap();
-    assert_eq!(
-        names.count(),
-        2,
-        "nothing is left beside the store and its lock"
-    );
+    assert_eq!(names.count(), 2, "nothing is left beside the store and its lock");
 }
 
 #[tokio::test]
-async fn every_damage_is_a_problem() {
+async fn check_reports_every_kind_of_damage() {
     for (sql, found) in [
-        (
-            "DELETE FROM journal WHERE seq = 4",
-            "journal: its head says 4 events",
-        ),
-        (
-            "DELETE FROM journal WHERE seq = 2",
-            "journal: event 3 follows event 1",
-        ),
-        (
-            "UPDATE run_head SET last = 9",
-            "journal: its head says 9 events, its journal has 4",
-        ),
+        ("DELETE FROM journal WHERE seq = 4", "journal: its head says 4 events"),
+        ("DELETE FROM journal WHERE seq = 2", "journal: event 3 follows event 1"),
+        ("UPDATE run_head SET last_seq = 9", "journal: its head says 9 events, its journal has 4"),
         ("UPDATE journal SET body = '{' WHERE seq = 3", "journal: "),
         ("UPDATE journal SET seq = 10 - seq", "journal: "),
         ("DELETE FROM run", "rows: a head without a run"),
         ("DELETE FROM run_head", "rows: a run without a head"),
-        (
-            "INSERT INTO blob VALUES (zeroblob(32), 0, x'00')",
-            "body: the content of blob",
-        ),
-        (
-            "UPDATE run_head SET state = 0",
-            "queue: 1 ready runs in no queue",
-        ),
+        ("INSERT INTO blob VALUES (zeroblob(32), 0, x'00')", "body: the content of blob"),
+        ("UPDATE run_head SET state = 0", "queue: 1 ready runs in no queue"),
     ] {
         let (folder, _) = filled().await;
         connect(&folder.file()).execute_batch(sql).unwrap();
         let problems = problems(&folder.file());
-        assert!(
-            problems.iter().any(|line| line.contains(found)),
-            "{sql}: {problems:?}"
-        );
+        assert!(problems.iter().any(|line| line.contains(found)), "{sql}: {problems:?}");
         // A copy of it is better than none, and says the same.
         let report = copy(&folder, "copy.db").unwrap();
         assert_eq!(report.problems, checked(&folder.file()).problems, "{sql}");
@@ -264,7 +237,7 @@ async fn every_damage_is_a_problem() {
 }
 
 #[tokio::test]
-async fn damaged_pages_are_a_problem_and_not_an_error() {
+async fn check_reports_damaged_pages_as_problems() {
     let (folder, _) = filled().await;
     let whole = fs::read(folder.file()).unwrap();
     let mut flipped = whole.clone();

@@ -4,16 +4,16 @@ use std::fs;
 use std::path::Path;
 
 use longhaul_core::id::Seq;
-use longhaul_core::port::store::{ReadAsk, RowsAsk, Store as _, StoreError};
-use longhaul_store::{Role, open};
-use longhaul_testkit::conformance::store::kit::claim_ask;
+use longhaul_core::port::store::{ReadRequest, RunFilter, Store as _, StoreError};
+use longhaul_store::{OpenMode, open};
+use longhaul_testkit::conformance::store::fixture::claim_request;
 
-use super::kit::{Folder, connect};
+use super::harness::{StoreDir, connect};
 
 /// Opens what stands there, and wants it refused as damaged and left alone.
-fn refuses(folder: &Folder, why: &str) {
+fn refuses(folder: &StoreDir, why: &str) {
     let before = fs::read(folder.file()).unwrap();
-    for role in [Role::Driver, Role::Outsider] {
+    for role in [OpenMode::Driver, OpenMode::Outsider] {
         let error = folder.open(role).unwrap_err();
         assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
         assert!(error.to_string().contains(why), "{error}");
@@ -22,22 +22,19 @@ fn refuses(folder: &Folder, why: &str) {
 }
 
 /// A folder with a store of a hundred runs in it, closed.
-async fn filled() -> Folder {
-    let folder = Folder::new();
-    let world = folder.world(folder.drive());
+async fn filled() -> StoreDir {
+    let folder = StoreDir::new();
+    let world = folder.fixture(folder.drive());
     let runs = (0..100).map(|_| world.new_run(|_| {})).collect();
-    world.ask(runs).await;
+    world.open_runs(runs).await;
     drop(world);
     folder
 }
 
 #[test]
-fn garbage_is_no_store() {
-    for garbage in [
-        &b"not a database, and longer than a header is".repeat(9)[..],
-        b"x",
-    ] {
-        let folder = Folder::new();
+fn a_garbage_file_is_rejected() {
+    for garbage in [&b"not a database, and longer than a header is".repeat(9)[..], b"x"] {
+        let folder = StoreDir::new();
         fs::write(folder.file(), garbage).unwrap();
         refuses(&folder, "it is no SQLite database");
         assert!(!folder.dir.path().join("driver.lock").exists());
@@ -45,9 +42,9 @@ fn garbage_is_no_store() {
 }
 
 #[test]
-fn databases_of_others_are_left_alone() {
+fn databases_of_other_programs_are_not_changed() {
     for mark in [0, 77] {
-        let folder = Folder::new();
+        let folder = StoreDir::new();
         let conn = connect(&folder.file());
         conn.execute_batch(&format!(
             "PRAGMA application_id = {mark}; CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1);"
@@ -60,13 +57,13 @@ fn databases_of_others_are_left_alone() {
 
 #[test]
 fn an_empty_file_becomes_a_store() {
-    let folder = Folder::new();
+    let folder = StoreDir::new();
     fs::write(folder.file(), b"").unwrap();
     folder.drive();
 }
 
 #[tokio::test]
-async fn a_file_that_was_cut_off_is_damaged() {
+async fn a_truncated_file_is_reported_as_corrupt() {
     let folder = filled().await;
     let whole = fs::read(folder.file()).unwrap();
     for part in [2, 4, 10] {
@@ -77,7 +74,7 @@ async fn a_file_that_was_cut_off_is_damaged() {
 }
 
 #[tokio::test]
-async fn flipped_bytes_are_an_error_or_change_nothing() {
+async fn flipped_bytes_are_an_error_or_harmless() {
     let folder = filled().await;
     let whole = fs::read(folder.file()).unwrap();
     let mut damaged = 0;
@@ -89,7 +86,7 @@ async fn flipped_bytes_are_an_error_or_change_nothing() {
         fs::write(folder.file(), flipped).unwrap();
         match read_everything(&folder).await {
             Ok(()) => {}
-            Err(StoreError::Corrupt { .. } | StoreError::Event { .. }) => damaged += 1,
+            Err(StoreError::Corrupt { .. } | StoreError::InvalidEvent { .. }) => damaged += 1,
             // Seen only when everything was to be written: then nothing more is.
             Err(StoreError::Closed { why, .. }) if why.contains("malformed") => damaged += 1,
             Err(other) => panic!("at {place}: {other:?}"),
@@ -99,25 +96,16 @@ async fn flipped_bytes_are_an_error_or_change_nothing() {
 }
 
 /// Opens, looks at every run, claims, and closes.
-async fn read_everything(folder: &Folder) -> Result<(), StoreError> {
-    let store = folder.open(Role::Driver)?;
-    let ask = RowsAsk {
-        limit: usize::MAX,
-        ..RowsAsk::default()
-    };
-    for row in store.rows(ask).await? {
-        let ask = ReadAsk {
-            run: row.id,
-            after: Seq::START,
-            limit: usize::MAX,
-        };
+async fn read_everything(folder: &StoreDir) -> Result<(), StoreError> {
+    let store = folder.open(OpenMode::Driver)?;
+    let ask = RunFilter { limit: usize::MAX, ..RunFilter::default() };
+    for row in store.list_runs(ask).await? {
+        let ask = ReadRequest { run: row.id, after: Seq::START, limit: usize::MAX };
         store.read(ask).await?;
     }
-    let worker = longhaul_testkit::ids::Ids::new(9).worker();
-    store
-        .renew(longhaul_testkit::conformance::store::kit::beat(worker))
-        .await?;
-    store.claim(claim_ask(worker)).await?;
+    let worker = longhaul_testkit::ids::SeededIds::new(9).worker();
+    store.heartbeat(longhaul_testkit::conformance::store::fixture::heartbeat(worker)).await?;
+    store.claim(claim_request(worker)).await?;
     Ok(())
 }
 
@@ -125,39 +113,28 @@ async fn read_everything(folder: &Folder) -> Result<(), StoreError> {
 async fn a_newer_schema_is_refused_with_both_numbers() {
     let folder = filled().await;
     let conn = connect(&folder.file());
-    let step = "INSERT INTO migration VALUES (5, 'later', x'00', 0)";
+    let step = "INSERT INTO migration VALUES (2, 'later', x'00', 0)";
     conn.execute_batch(step).unwrap();
     drop(conn);
-    let error = folder.open(Role::Driver).unwrap_err();
-    let newer = matches!(
-        error,
-        StoreError::Newer {
-            found: 5,
-            known: 4,
-            ..
-        }
-    );
+    let error = folder.open(OpenMode::Driver).unwrap_err();
+    let newer = matches!(error, StoreError::NewerSchema { found: 2, known: 1, .. });
     assert!(newer, "{error}");
 }
 
 #[tokio::test]
-async fn a_past_that_is_not_ours_is_refused() {
+async fn a_changed_migration_checksum_is_rejected() {
     let folder = filled().await;
     let conn = connect(&folder.file());
-    conn.execute_batch("UPDATE migration SET checksum = x'00'")
-        .unwrap();
+    conn.execute_batch("UPDATE migration SET checksum = x'00'").unwrap();
     drop(conn);
-    let error = folder.open(Role::Driver).unwrap_err().to_string();
-    assert!(
-        error.contains("its migration `ground` is not the one"),
-        "{error}"
-    );
+    let error = folder.open(OpenMode::Driver).unwrap_err().to_string();
+    assert!(error.contains("its migration `init` is not the one"), "{error}");
 }
 
 #[tokio::test]
-async fn an_unknown_fact_is_named_and_never_claimed() {
-    let folder = Folder::new();
-    let world = folder.world(folder.drive());
+async fn a_run_with_an_unknown_event_is_reported_and_never_claimed() {
+    let folder = StoreDir::new();
+    let world = folder.fixture(folder.drive());
     let run = world.open(|_| {}).await;
     let conn = connect(&folder.file());
     let id = run.bytes();
@@ -167,18 +144,10 @@ async fn an_unknown_fact_is_named_and_never_claimed() {
         (id,),
     )
     .unwrap();
-    conn.execute(
-        "UPDATE run_head SET last = 2, format = 2 WHERE run = ?1",
-        (id,),
-    )
-    .unwrap();
-    let ask = ReadAsk {
-        run,
-        after: Seq::START,
-        limit: 10,
-    };
-    let error = world.at.store.read(ask).await.unwrap_err();
-    let StoreError::Event { seq: Seq(2), .. } = error else {
+    conn.execute("UPDATE run_head SET last_seq = 2, format = 2 WHERE run = ?1", (id,)).unwrap();
+    let ask = ReadRequest { run, after: Seq::START, limit: 10 };
+    let error = world.harness.store.read(ask).await.unwrap_err();
+    let StoreError::InvalidEvent { seq: Seq(2), .. } = error else {
         panic!("{error}");
     };
     let why = std::error::Error::source(&error).unwrap().to_string();
@@ -187,11 +156,11 @@ async fn an_unknown_fact_is_named_and_never_claimed() {
 }
 
 #[test]
-fn a_folder_in_the_place_of_the_file_is_refused() {
-    let folder = Folder::new();
+fn a_folder_instead_of_the_store_file_is_rejected() {
+    let folder = StoreDir::new();
     fs::create_dir(folder.file()).unwrap();
-    assert!(folder.open(Role::Driver).is_err());
+    assert!(folder.open(OpenMode::Driver).is_err());
     let below = Path::new("/dev/null/longhaul.db");
-    let options = super::kit::options(below, Role::Driver, &folder.clock);
+    let options = super::harness::options(below, OpenMode::Driver, &folder.clock);
     assert!(open(options).is_err());
 }

@@ -4,16 +4,16 @@ use std::path::Path;
 use std::process::Command;
 
 use longhaul_core::id::ThreadKey;
-use longhaul_core::port::keyring::Keyring as _;
-use longhaul_core::port::shelves::Shelves as _;
-use longhaul_core::port::store::{RowsAsk, Store as _, StoreError};
-use longhaul_store::{Role, open};
+use longhaul_core::port::auth::AuthStore as _;
+use longhaul_core::port::records::RecordStore as _;
+use longhaul_core::port::store::{RunFilter, Store as _, StoreError};
+use longhaul_store::{OpenMode, open};
 use longhaul_testkit::clock::SimClock;
 use tempfile::TempDir;
 
-use super::faults::{fill, long};
-use super::kit::{Folder, connect, options};
-use super::migrate::make;
+use super::faults::{fill, long_batch};
+use super::harness::{StoreDir, connect, options};
+use super::migrate::newer_build;
 
 /// A small file system of its own, where this user may mount one.
 struct Disk(TempDir);
@@ -24,13 +24,7 @@ impl Disk {
     fn mount(size: &str) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
-            .args([
-                "-t",
-                "tmpfs",
-                "-o",
-                &format!("size={size}"),
-                "longhaul-test",
-            ])
+            .args(["-t", "tmpfs", "-o", &format!("size={size}"), "longhaul-test"])
             .arg(dir.path())
             .output();
         let is_there = mounted.is_ok_and(|output| output.status.success());
@@ -42,10 +36,7 @@ impl Disk {
     }
 
     fn make_read_only(&self) {
-        let remount = Command::new("mount")
-            .args(["-o", "remount,ro"])
-            .arg(self.path())
-            .status();
+        let remount = Command::new("mount").args(["-o", "remount,ro"]).arg(self.path()).status();
         assert!(remount.unwrap().success());
     }
 }
@@ -57,15 +48,15 @@ impl Drop for Disk {
 }
 
 #[tokio::test]
-async fn a_disk_that_is_full_takes_nothing_and_loses_nothing() {
+async fn a_full_disk_rejects_writes_and_loses_nothing() {
     let Some(disk) = Disk::mount("3m") else {
         return;
     };
     let clock = SimClock::new();
     let file = disk.path().join("longhaul.db");
-    let folder = Folder::new();
-    let world = folder.world(open(options(&file, Role::Driver, &clock)).unwrap());
-    let mut held = world.held(|_| {}).await;
+    let folder = StoreDir::new();
+    let world = folder.fixture(open(options(&file, OpenMode::Driver, &clock)).unwrap());
+    let mut held = world.open_and_claim(|_| {}).await;
     let ballast = disk.path().join("ballast");
     std::fs::write(&ballast, vec![0; 1 << 20]).unwrap();
 
@@ -74,67 +65,66 @@ async fn a_disk_that_is_full_takes_nothing_and_loses_nothing() {
 
     // When there is room again, the same driver goes on where it stood.
     std::fs::remove_file(&ballast).unwrap();
-    held.write(long()).await;
-    world.is_in_order().await;
+    held.append_ok(long_batch()).await;
+    world.assert_consistent().await;
     let run = held.run;
     drop((world, held));
-    let sound: String = connect(&file)
-        .query_row("PRAGMA integrity_check", (), |row| row.get(0))
-        .unwrap();
+    let sound: String =
+        connect(&file).query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
     assert_eq!(sound, "ok");
-    let world = folder.world(open(options(&file, Role::Driver, &clock)).unwrap());
+    let world = folder.fixture(open(options(&file, OpenMode::Driver, &clock)).unwrap());
     assert_eq!(world.journal(run).await.len(), acknowledged + 40);
 }
 
 #[test]
-fn a_disk_without_room_for_a_store_says_so() {
+fn creating_a_store_on_a_full_disk_is_an_error() {
     let Some(disk) = Disk::mount("100k") else {
         return;
     };
     let file = disk.path().join("longhaul.db");
-    let error = open(options(&file, Role::Driver, &SimClock::new())).unwrap_err();
-    assert!(matches!(error, StoreError::Full { .. }), "{error:?}");
+    let error = open(options(&file, OpenMode::Driver, &SimClock::new())).unwrap_err();
+    assert!(matches!(error, StoreError::DiskFull { .. }), "{error:?}");
 }
 
 #[tokio::test]
-async fn a_disk_that_may_not_be_written_to_is_only_looked_at() {
+async fn a_store_on_a_read_only_disk_is_opened_read_only() {
     let Some(disk) = Disk::mount("10m") else {
         return;
     };
     let clock = SimClock::new();
     let file = disk.path().join("longhaul.db");
-    drop(open(options(&file, Role::Driver, &clock)).unwrap());
+    drop(open(options(&file, OpenMode::Driver, &clock)).unwrap());
     disk.make_read_only();
     let refused = |error: &StoreError| matches!(error, StoreError::ReadOnly { .. });
     for (file, role) in [
-        (file.clone(), Role::Driver),
-        (disk.path().join("other.db"), Role::Driver),
-        (disk.path().join("other.db"), Role::Outsider),
-        (disk.path().join("new/other.db"), Role::Outsider),
+        (file.clone(), OpenMode::Driver),
+        (disk.path().join("other.db"), OpenMode::Driver),
+        (disk.path().join("other.db"), OpenMode::Outsider),
+        (disk.path().join("new/other.db"), OpenMode::Outsider),
     ] {
         let error = open(options(&file, role, &clock)).unwrap_err();
         assert!(refused(&error), "{error:?}");
     }
-    let looker = open(options(&file, Role::Outsider, &clock)).unwrap();
-    assert_eq!(looker.rows(RowsAsk::default()).await.unwrap(), []);
+    let looker = open(options(&file, OpenMode::Outsider, &clock)).unwrap();
+    assert_eq!(looker.list_runs(RunFilter::default()).await.unwrap(), []);
     let thread = ThreadKey::new("t").unwrap();
     let error = looker.clear_thread(&thread).await.unwrap_err();
     assert!(refused(&error), "{error:?}");
 }
 
 #[tokio::test]
-async fn an_older_file_that_may_not_be_written_to_is_looked_at_as_it_is() {
+async fn a_read_only_file_of_an_older_schema_is_read_unmigrated() {
     let Some(disk) = Disk::mount("10m") else {
         return;
     };
     let clock = SimClock::new();
     let file = disk.path().join("longhaul.db");
-    make(&file);
+    drop(open(options(&file, OpenMode::Driver, &clock)).unwrap());
     disk.make_read_only();
-    let refused = open(options(&file, Role::Driver, &clock)).unwrap_err();
+    let refused = open(newer_build(options(&file, OpenMode::Driver, &clock))).unwrap_err();
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
-    let looker = open(options(&file, Role::Outsider, &clock)).unwrap();
-    assert_eq!(looker.rows(RowsAsk::default()).await.unwrap(), []);
+    let looker = open(newer_build(options(&file, OpenMode::Outsider, &clock))).unwrap();
+    assert_eq!(looker.list_runs(RunFilter::default()).await.unwrap(), []);
     let refused = looker.keys().await.unwrap_err();
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
     let said = refused.to_string();
@@ -145,15 +135,15 @@ async fn an_older_file_that_may_not_be_written_to_is_looked_at_as_it_is() {
 /// above stands in.
 #[cfg(unix)]
 #[test]
-fn a_folder_that_may_not_be_written_to_is_refused() {
+fn a_read_only_folder_is_rejected() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = Folder::new();
+    let folder = StoreDir::new();
     let home = folder.dir.path().join("home");
     std::fs::create_dir(&home).unwrap();
     let mode = |mode| std::fs::set_permissions(&home, PermissionsExt::from_mode(mode)).unwrap();
     mode(0o555);
     let is_bound = std::fs::write(home.join("try"), "").is_err();
-    for role in [Role::Driver, Role::Outsider] {
+    for role in [OpenMode::Driver, OpenMode::Outsider] {
         let opened = open(options(&home.join("longhaul.db"), role, &folder.clock));
         if is_bound {
             let error = opened.unwrap_err();

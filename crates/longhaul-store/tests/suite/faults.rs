@@ -3,56 +3,48 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longhaul_core::port::store::{Append, Appended, StoreError};
+use longhaul_core::port::store::{AppendRequest, Appended, StoreError};
 use longhaul_core::status::Status;
-use longhaul_store::options::{CommitFault, Faults};
-use longhaul_store::{Options, Role, open};
-use longhaul_testkit::conformance::store::facts::{parks, progress, says};
-use longhaul_testkit::conformance::store::kit::{Held, World};
+use longhaul_store::options::{CommitFault, FaultInjector};
+use longhaul_store::{OpenMode, StoreOptions, open};
+use longhaul_testkit::conformance::store::batches::{events_batch, park_batch, progress};
+use longhaul_testkit::conformance::store::fixture::{ClaimedRun, StoreFixture};
 
-use super::kit::{Folder, connect};
+use super::harness::{StoreDir, connect};
 
 /// Makes the next commit go wrong.
 #[derive(Debug, Default)]
-struct Next(Mutex<Option<CommitFault>>);
+struct NextCommitFault(Mutex<Option<CommitFault>>);
 
-impl Faults for Next {
+impl FaultInjector for NextCommitFault {
     fn at_commit(&self) -> Option<CommitFault> {
         self.0.lock().unwrap().take()
     }
 }
 
 /// A store whose commits can be made to fail, and what the fatal hook heard.
-struct Trial {
-    folder: Folder,
-    faults: Arc<Next>,
-    heard: Arc<Mutex<Vec<String>>>,
-    world: World,
-    held: Held,
+struct FaultTrial {
+    folder: StoreDir,
+    faults: Arc<NextCommitFault>,
+    fatal_errors: Arc<Mutex<Vec<String>>>,
+    fixture: StoreFixture,
+    claimed: ClaimedRun,
 }
 
-impl Trial {
+impl FaultTrial {
     async fn new() -> Self {
-        let folder = Folder::new();
-        let faults = Arc::new(Next::default());
+        let folder = StoreDir::new();
+        let faults = Arc::new(NextCommitFault::default());
         let heard: Arc<Mutex<Vec<String>>> = Arc::default();
         let ear = Arc::clone(&heard);
-        let store = open(Options {
-            faults: Some(faults.clone()),
-            fatal: Some(Arc::new(move |why| {
-                ear.lock().unwrap().push(why.to_owned())
-            })),
-            ..folder.options(Role::Driver)
+        let store = open(StoreOptions {
+            fault_injector: Some(faults.clone()),
+            on_fatal: Some(Arc::new(move |why| ear.lock().unwrap().push(why.to_owned()))),
+            ..folder.options(OpenMode::Driver)
         });
-        let world = folder.world(store.unwrap());
-        let held = world.held(|_| {}).await;
-        Self {
-            folder,
-            faults,
-            heard,
-            world,
-            held,
-        }
+        let world = folder.fixture(store.unwrap());
+        let held = world.open_and_claim(|_| {}).await;
+        Self { folder, faults, fatal_errors: heard, fixture: world, claimed: held }
     }
 
     /// Parks the run in a commit that goes wrong.
@@ -62,142 +54,121 @@ impl Trial {
     }
 
     async fn park(&self) -> Result<Appended, StoreError> {
-        let append = Append {
-            run: self.held.run,
-            author: self.held.author(),
-            batch: parks("budget"),
+        let append = AppendRequest {
+            run: self.claimed.run,
+            author: self.claimed.author(),
+            batch: park_batch("budget"),
         };
-        self.world.at.store.append(append).await
+        self.fixture.harness.store.append(append).await
     }
 }
 
 #[tokio::test]
-async fn a_full_disk_undoes_the_commit_and_the_next_one_stands() {
-    let trial = Trial::new().await;
+async fn a_commit_on_a_full_disk_is_rolled_back_and_the_next_succeeds() {
+    let trial = FaultTrial::new().await;
     let error = trial.park_with(CommitFault::Full).await;
-    assert!(matches!(error, StoreError::Full { .. }), "{error}");
-    trial.world.is(trial.held.run, Status::Running, "").await;
+    assert!(matches!(error, StoreError::DiskFull { .. }), "{error}");
+    trial.fixture.assert_status(trial.claimed.run, Status::Running, "").await;
     assert!(matches!(trial.park().await, Ok(Appended::At { .. })));
-    trial
-        .world
-        .is(trial.held.run, Status::Waiting, "budget")
-        .await;
-    assert_eq!(*trial.heard.lock().unwrap(), [""; 0]);
+    trial.fixture.assert_status(trial.claimed.run, Status::Waiting, "budget").await;
+    assert_eq!(*trial.fatal_errors.lock().unwrap(), [""; 0]);
 }
 
 #[tokio::test]
-async fn a_commit_that_was_busy_can_be_repeated() {
-    let trial = Trial::new().await;
+async fn a_busy_commit_can_be_retried() {
+    let trial = FaultTrial::new().await;
     let error = trial.park_with(CommitFault::Busy).await;
     assert!(matches!(error, StoreError::Busy { .. }), "{error}");
     assert!(matches!(trial.park().await, Ok(Appended::At { .. })));
 }
 
 #[tokio::test]
-async fn after_a_failed_sync_nothing_is_written_any_more() {
-    for (fault, stands) in [
-        (CommitFault::SyncLost, false),
-        (CommitFault::SyncStands, true),
-    ] {
-        let trial = Trial::new().await;
+async fn a_failed_sync_closes_the_store_for_writes() {
+    for (fault, stands) in
+        [(CommitFault::SyncFailedLost, false), (CommitFault::SyncFailedStored, true)]
+    {
+        let trial = FaultTrial::new().await;
         let error = trial.park_with(fault).await;
         assert!(matches!(error, StoreError::Closed { .. }), "{error}");
         let next = trial.park().await.unwrap_err();
         assert!(matches!(next, StoreError::Closed { .. }), "{next}");
-        assert_eq!(
-            trial.heard.lock().unwrap().len(),
-            1,
-            "the program is told once"
-        );
+        assert_eq!(trial.fatal_errors.lock().unwrap().len(), 1, "the program is told once");
 
         // The next process finds the whole batch or none of it.
-        let Trial {
-            folder,
-            world,
-            held,
-            ..
-        } = trial;
+        let FaultTrial { folder, fixture: world, claimed: held, .. } = trial;
         let run = held.run;
         drop((world, held));
-        let world = folder.world(folder.drive());
+        let world = folder.fixture(folder.drive());
         let kinds = world.kinds(run).await;
         assert_eq!(kinds.contains(&"run.waiting"), stands, "{kinds:?}");
-        let status = world.stands(run).await.0;
+        let status = world.status(run).await.0;
         assert_eq!(status == Status::Waiting, stands, "{status:?}");
-        world.is_in_order().await;
+        world.assert_consistent().await;
     }
 }
 
 #[tokio::test]
-async fn another_writer_is_waited_for_and_no_longer() {
-    let folder = Folder::new();
-    let store = open(Options {
-        busy: Duration::from_millis(1),
-        ..folder.options(Role::Driver)
+async fn another_writer_is_waited_for_up_to_the_timeout() {
+    let folder = StoreDir::new();
+    let store = open(StoreOptions {
+        busy_timeout: Duration::from_millis(1),
+        ..folder.options(OpenMode::Driver)
     });
-    let world = folder.world(store.unwrap());
+    let world = folder.fixture(store.unwrap());
     let other = connect(&folder.file());
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let ask = || longhaul_core::port::store::OpenAsk {
+    let ask = || longhaul_core::port::store::OpenRequest {
         runs: vec![world.new_run(|_| {})],
         blobs: Vec::new(),
         idempotency: None,
     };
-    let error = world.at.store.open(ask()).await.unwrap_err();
+    let error = world.harness.store.open_runs(ask()).await.unwrap_err();
     assert!(matches!(error, StoreError::Busy { .. }), "{error}");
     other.execute_batch("ROLLBACK").unwrap();
-    world.at.store.open(ask()).await.unwrap();
+    world.harness.store.open_runs(ask()).await.unwrap();
 }
 
 /// Bounds the file at so many pages.
 #[derive(Debug)]
-struct Pages(u32);
+struct PageLimit(u32);
 
-impl Faults for Pages {
-    fn pages_max(&self) -> Option<u32> {
+impl FaultInjector for PageLimit {
+    fn max_pages(&self) -> Option<u32> {
         Some(self.0)
     }
 }
 
 #[tokio::test]
-async fn a_file_that_may_not_grow_is_full_and_whole() {
-    let folder = Folder::new();
-    let store = open(Options {
-        faults: Some(Arc::new(Pages(100))),
-        ..folder.options(Role::Driver)
+async fn a_store_at_its_file_size_limit_stays_consistent() {
+    let folder = StoreDir::new();
+    let store = open(StoreOptions {
+        fault_injector: Some(Arc::new(PageLimit(100))),
+        ..folder.options(OpenMode::Driver)
     });
-    let world = folder.world(store.unwrap());
-    let mut held = world.held(|_| {}).await;
+    let world = folder.fixture(store.unwrap());
+    let mut held = world.open_and_claim(|_| {}).await;
     let acknowledged = fill(&mut held).await;
     // Small things still fit, and so does everything when there is room again.
     let run = held.run;
     let before = world.journal(run).await.len();
     drop((world, held));
-    let world = folder.world(folder.drive());
+    let world = folder.fixture(folder.drive());
     assert_eq!(world.journal(run).await.len(), before);
-    assert_eq!(
-        before,
-        acknowledged * 40 + 2,
-        "what was acknowledged stands, the rest does not"
-    );
-    let mut held = world.take(world.worker().await).await;
-    held.write(long()).await;
-    world.is_in_order().await;
+    assert_eq!(before, acknowledged * 40 + 2, "what was acknowledged stands, the rest does not");
+    let mut held = world.claim_one(world.worker().await).await;
+    held.append_ok(long_batch()).await;
+    world.assert_consistent().await;
 }
 
 /// Appends long facts until the disk is full; so many were acknowledged.
-pub(crate) async fn fill(held: &mut Held) -> usize {
-    let store = Arc::clone(&held.world.at.store);
+pub(crate) async fn fill(held: &mut ClaimedRun) -> usize {
+    let store = Arc::clone(&held.fixture.harness.store);
     for count in 0..100_000 {
-        let append = Append {
-            run: held.run,
-            author: held.author(),
-            batch: long(),
-        };
+        let append = AppendRequest { run: held.run, author: held.author(), batch: long_batch() };
         match store.append(append).await {
             Ok(Appended::At { seq, .. }) => held.last = seq,
             Ok(other) => panic!("{other:?}"),
-            Err(StoreError::Full { .. }) => return count,
+            Err(StoreError::DiskFull { .. }) => return count,
             Err(other) => panic!("{other}"),
         }
     }
@@ -205,6 +176,6 @@ pub(crate) async fn fill(held: &mut Held) -> usize {
 }
 
 /// A fact of many bytes, and none like the one before.
-pub(crate) fn long() -> longhaul_core::change::Batch {
-    says(vec![progress(3); 40])
+pub(crate) fn long_batch() -> longhaul_core::change::Batch {
+    events_batch(vec![progress(3); 40])
 }

@@ -5,30 +5,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
-use longhaul_core::port::store::{Append, Appended, StoreError};
+use longhaul_core::port::store::{AppendRequest, Appended, StoreError};
 use longhaul_core::status::Status;
-use longhaul_store::{Options, Role, open};
-use longhaul_testkit::conformance::store::facts::{progress, says};
+use longhaul_store::{OpenMode, StoreOptions, open};
+use longhaul_testkit::conformance::store::batches::{events_batch, progress};
 
-use super::kit::Folder;
+use super::harness::StoreDir;
 
 /// Says to the test below that it is a child, and where its store is.
-const CHILD: &str = "LONGHAUL_STORE_CHILD";
+const CHILD_ENV: &str = "LONGHAUL_STORE_CHILD";
 /// What the child's lines begin with; the rest is the test runner's.
-const SAYS: &str = "@ ";
+const LINE_PREFIX: &str = "@ ";
 
 /// A process that drives a store until it is killed.
-struct Driver {
+struct DriverProcess {
     child: Child,
     lines: BufReader<ChildStdout>,
 }
 
-impl Driver {
+impl DriverProcess {
     fn start(file: &Path, change: impl FnOnce(&mut Command)) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(["--exact", "suite::process::child", "--nocapture"])
-            .env(CHILD, file)
+            .env(CHILD_ENV, file)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         change(&mut command);
@@ -38,10 +38,10 @@ impl Driver {
     }
 
     /// The next thing that it says.
-    fn hear(&mut self) -> String {
+    fn next_line(&mut self) -> String {
         let mut line = String::new();
         while self.lines.read_line(&mut line).unwrap() > 0 {
-            if let Some((_, said)) = line.split_once(SAYS) {
+            if let Some((_, said)) = line.split_once(LINE_PREFIX) {
                 return said.trim().to_owned();
             }
             line.clear();
@@ -50,14 +50,14 @@ impl Driver {
     }
 
     /// Lets it go on.
-    fn go(&mut self) {
+    fn resume(&mut self) {
         let stdin = self.child.stdin.as_mut().unwrap();
         stdin.write_all(b"\n").unwrap();
         stdin.flush().unwrap();
     }
 }
 
-impl Drop for Driver {
+impl Drop for DriverProcess {
     fn drop(&mut self) {
         _ = self.child.kill();
         _ = self.child.wait();
@@ -67,28 +67,28 @@ impl Drop for Driver {
 /// Not a test by itself: the other process of the tests below.
 #[tokio::test]
 async fn child() {
-    let Some(file) = std::env::var_os(CHILD) else {
+    let Some(file) = std::env::var_os(CHILD_ENV) else {
         return;
     };
-    let say = |words: String| writeln!(std::io::stdout(), "{SAYS}{words}").unwrap();
+    let say = |words: String| writeln!(std::io::stdout(), "{LINE_PREFIX}{words}").unwrap();
     let wait = || std::io::stdin().lines().next();
-    let folder = Folder::new();
-    let store = open(Options {
+    let folder = StoreDir::new();
+    let store = open(StoreOptions {
         holder: "the child".to_owned(),
-        fatal: Some(Arc::new(move |_| say("fatal".to_owned()))),
-        ..super::kit::options(&PathBuf::from(file), Role::Driver, &folder.clock)
+        on_fatal: Some(Arc::new(move |_| say("fatal".to_owned()))),
+        ..super::harness::options(&PathBuf::from(file), OpenMode::Driver, &folder.clock)
     });
-    let world = folder.world(store.unwrap());
-    let mut held = world.held(|_| {}).await;
+    let world = folder.fixture(store.unwrap());
+    let mut held = world.open_and_claim(|_| {}).await;
     say(held.run.to_string());
     loop {
         wait();
-        let append = Append {
+        let append = AppendRequest {
             run: held.run,
             author: held.author(),
-            batch: says([progress(1)]),
+            batch: events_batch([progress(1)]),
         };
-        match world.at.store.append(append).await {
+        match world.harness.store.append(append).await {
             Ok(Appended::At { seq, .. }) => {
                 held.last = seq;
                 say(format!("at {seq}"));
@@ -101,29 +101,29 @@ async fn child() {
 }
 
 #[tokio::test]
-async fn a_killed_driver_loses_nothing_and_its_runs_go_on_at_once() {
-    let folder = Folder::new();
-    let mut driver = Driver::start(&folder.file(), |_| {});
-    let run = driver.hear().parse().unwrap();
+async fn a_killed_driver_loses_nothing_and_its_runs_continue_at_once() {
+    let folder = StoreDir::new();
+    let mut driver = DriverProcess::start(&folder.file(), |_| {});
+    let run = driver.next_line().parse().unwrap();
     for seq in 3..20 {
-        driver.go();
-        assert_eq!(driver.hear(), format!("at {seq}"));
+        driver.resume();
+        assert_eq!(driver.next_line(), format!("at {seq}"));
     }
-    let refused = folder.open(Role::Driver).unwrap_err();
+    let refused = folder.open(OpenMode::Driver).unwrap_err();
     let holder = format!("pid {}, the child", driver.child.id());
     assert!(refused.to_string().contains(&holder), "{refused}");
-    let outsider = folder.world(folder.open(Role::Outsider).unwrap());
-    outsider.is(run, Status::Running, "").await;
+    let outsider = folder.fixture(folder.open(OpenMode::Outsider).unwrap());
+    outsider.assert_status(run, Status::Running, "").await;
     drop(driver);
 
-    let world = folder.world(folder.drive());
-    assert_eq!(world.row(run).await.last.0, 19);
+    let world = folder.fixture(folder.drive());
+    assert_eq!(world.row(run).await.last_seq.0, 19);
     assert_eq!(world.journal(run).await.len(), 19);
-    world.is(run, Status::Running, "worker").await;
-    let mut held = world.take(world.worker().await).await;
+    world.assert_status(run, Status::Running, "worker").await;
+    let mut held = world.claim_one(world.worker().await).await;
     assert_eq!((held.run, held.epoch.0), (run, 2));
-    held.write(says([progress(2)])).await;
-    world.is_in_order().await;
+    held.append_ok(events_batch([progress(2)])).await;
+    world.assert_consistent().await;
 }
 
 /// Makes every sync fail with EIO while a file is there, and says so to nobody.
@@ -146,8 +146,8 @@ int fdatasync(int fd) {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_disk_that_will_not_sync_ends_the_writer() {
-    let folder = Folder::new();
+async fn a_failing_sync_stops_the_writer() {
+    let folder = StoreDir::new();
     let home = folder.dir.path();
     let (source, library, flag) = (home.join("n.c"), home.join("n.so"), home.join("no-sync"));
     std::fs::write(&source, NO_SYNC).unwrap();
@@ -158,30 +158,25 @@ async fn a_disk_that_will_not_sync_ends_the_writer() {
         .status()
         .unwrap();
     assert!(compiled.success());
-    let mut driver = Driver::start(&folder.file(), |command| {
-        command
-            .env("LD_PRELOAD", &library)
-            .env("NO_SYNC_WHILE", &flag);
+    let mut driver = DriverProcess::start(&folder.file(), |command| {
+        command.env("LD_PRELOAD", &library).env("NO_SYNC_WHILE", &flag);
     });
-    let run = driver.hear().parse().unwrap();
-    driver.go();
-    assert_eq!(driver.hear(), "at 3");
+    let run = driver.next_line().parse().unwrap();
+    driver.resume();
+    assert_eq!(driver.next_line(), "at 3");
     std::fs::write(&flag, "").unwrap();
-    driver.go();
-    assert_eq!(driver.hear(), "fatal");
-    assert_eq!(driver.hear(), "closed");
+    driver.resume();
+    assert_eq!(driver.next_line(), "fatal");
+    assert_eq!(driver.next_line(), "closed");
     // Even when the disk seems well again: what it holds is not known.
     std::fs::remove_file(&flag).unwrap();
-    driver.go();
-    assert_eq!(driver.hear(), "closed");
+    driver.resume();
+    assert_eq!(driver.next_line(), "closed");
     drop(driver);
 
-    let world = folder.world(folder.drive());
+    let world = folder.fixture(folder.drive());
     let kinds = world.kinds(run).await;
-    assert!(
-        kinds.starts_with(&["run.created", "run.claimed", "progress.reported"]),
-        "{kinds:?}"
-    );
-    assert_eq!(world.row(run).await.last.0 as usize, kinds.len());
-    world.is_in_order().await;
+    assert!(kinds.starts_with(&["run.created", "run.claimed", "progress.reported"]), "{kinds:?}");
+    assert_eq!(world.row(run).await.last_seq.0 as usize, kinds.len());
+    world.assert_consistent().await;
 }

@@ -5,8 +5,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use longhaul_core::port::keyring::Keyring;
-use longhaul_core::port::shelves::Shelves;
+use longhaul_core::port::auth::AuthStore;
+use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::store::Store;
 
 use crate::clock::SimClock;
@@ -20,9 +20,9 @@ pub struct Harness {
     /// The journal and the queue.
     pub store: Arc<dyn Store>,
     /// The rows beside it, of the same store.
-    pub shelves: Arc<dyn Shelves>,
+    pub records: Arc<dyn RecordStore>,
     /// Keys and what they gave out, of the same store.
-    pub keyring: Arc<dyn Keyring>,
+    pub auth: Arc<dyn AuthStore>,
     /// The clock that the store reads.
     pub clock: SimClock,
     /// How many rounds a race is run: fewer where each costs an fsync.
@@ -33,11 +33,11 @@ pub struct Harness {
 
 impl Harness {
     /// A harness around one value that is all three ports.
-    pub fn new(store: impl Store + Shelves + Keyring + 'static, clock: SimClock) -> Self {
+    pub fn new(store: impl Store + RecordStore + AuthStore + 'static, clock: SimClock) -> Self {
         let store = Arc::new(store);
         Self {
-            shelves: store.clone(),
-            keyring: store.clone(),
+            records: store.clone(),
+            auth: store.clone(),
             store,
             clock,
             rounds: RACE_ROUNDS,
@@ -47,16 +47,13 @@ impl Harness {
 
     /// The same with so many rounds for each race.
     #[must_use]
-    pub fn rounds(self, rounds: usize) -> Self {
+    pub fn with_rounds(self, rounds: usize) -> Self {
         Self { rounds, ..self }
     }
 
     /// The same, keeping `guard` until the check is over.
     #[must_use]
-    pub fn guarded_by(self, guard: impl Any + Send + Sync) -> Self {
-        Self {
-            guard: Arc::new(guard),
-            ..self
-        }
+    pub fn with_guard(self, guard: impl Any + Send + Sync) -> Self {
+        Self { guard: Arc::new(guard), ..self }
     }
 }

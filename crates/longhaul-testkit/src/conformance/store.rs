@@ -22,36 +22,36 @@ use std::future::Future;
 use futures_util::future::BoxFuture;
 
 use crate::conformance::harness::Harness;
-use crate::conformance::store::kit::World;
+use crate::conformance::store::fixture::StoreFixture;
 
+pub mod auth;
+pub mod batches;
 pub mod budget;
 pub mod claim;
-pub mod facts;
 pub mod fence;
+pub mod fixture;
 pub mod gate;
-pub mod keyring;
-pub mod kit;
+pub mod global_log;
 pub mod lane;
 pub mod lane_race;
 pub mod list;
 pub mod note;
 pub mod open;
-pub mod outside;
+pub mod outsider;
 pub mod prune;
 pub mod race;
 pub mod reap;
+pub mod records;
 pub mod repair;
-pub mod reply_effect;
+pub mod request_effect;
 mod rounds;
-pub mod seat;
-pub mod seat_race;
-pub mod shelf;
+pub mod sandbox_slot;
+pub mod sandbox_slot_race;
 pub mod steer;
-pub mod tail;
 pub mod timer;
 
 /// A check of the list, by name.
-pub type Check = (&'static str, fn(World) -> BoxFuture<'static, ()>);
+pub type Check = (&'static str, fn(StoreFixture) -> BoxFuture<'static, ()>);
 
 /// The checks, in one place, so that no store forgets one.
 #[doc(hidden)]
@@ -60,47 +60,47 @@ macro_rules! each_store_check {
     ($then:ident $given:tt) => {
         $crate::$then! { $given
             open {
-                a_run_that_is_opened_is_there
+                an_opened_run_exists
                 the_same_request_opens_once
-                another_body_under_the_same_key_is_told
+                another_body_under_the_same_key_is_reported
                 another_principal_has_keys_of_its_own
-                a_key_is_forgotten_after_its_keep
+                an_idempotency_key_expires
                 a_key_is_looked_up_before_the_lane_is_full
                 all_runs_of_a_request_are_opened_or_none
-                one_key_from_many_sides_opens_once
+                concurrent_requests_with_one_key_open_once
                 an_unknown_journal_is_empty
                 a_journal_is_read_in_pages
-                facts_come_back_as_they_went_in
+                events_round_trip
             }
             claim {
-                a_claim_is_a_fact
+                a_claim_is_journaled
                 claims_go_by_priority_then_by_age
                 claims_go_through_the_inboxes_in_order
-                claims_heed_types
-                claims_heed_the_format
+                claims_filter_by_type
+                claims_filter_by_format
                 workers_that_are_not_live_claim_nothing
                 a_run_is_claimed_by_one_worker_only
             }
             fence {
                 a_driver_that_lost_its_run_is_fenced
-                a_worker_s_name_is_no_fence
-                a_driver_must_have_read_everything
+                the_epoch_fences_not_the_worker_id
+                a_driver_append_needs_the_last_seq
                 an_append_can_be_repeated
                 a_park_can_be_repeated
                 an_end_can_be_repeated
-                a_repeat_with_other_facts_is_none
-                a_closer_writes_only_where_nobody_drives
-                a_closing_can_be_repeated
+                a_retry_with_other_events_conflicts
+                a_closer_appends_only_to_undriven_runs
+                a_close_can_be_retried
                 a_refused_batch_leaves_no_trace
-                nothing_follows_the_end
-                a_run_that_is_not_there_is_told
+                no_event_follows_the_end_of_a_run
+                an_unknown_run_is_reported
             }
-            outside {
-                only_facts_of_the_list_come_from_outside
-                facts_wake_whom_they_should
-                facts_leave_driven_and_ready_runs_alone
-                the_strongest_fact_of_a_batch_counts
-                changes_without_facts_leave_the_head_alone
+            outsider {
+                outsiders_append_only_allowed_events
+                events_wake_the_right_states
+                events_do_not_move_driven_or_ready_runs
+                the_strongest_wake_of_a_batch_counts
+                changes_without_events_do_not_move_the_head
             }
             gate {
                 a_gate_is_answered_once
@@ -109,38 +109,38 @@ macro_rules! each_store_check {
                 a_gate_without_a_deadline_is_answerable_for_ever
                 an_answer_to_an_ended_run_is_rolled_back
                 an_answered_gate_leaves_its_timer_to_fire
-                a_gate_s_timer_says_what_silence_means
+                a_gate_timer_carries_on_timeout
                 only_open_gates_can_be_answered
                 gates_are_listed_newest_first
             }
             timer {
                 timers_come_due_in_order
-                a_timer_is_told_once
+                a_timer_fires_once
                 a_timer_set_again_moves
-                a_timer_for_nobody_says_so
+                a_timer_of_an_ended_run_says_so
                 a_run_with_a_start_time_waits_for_it
                 a_run_of_a_batch_waits_for_its_turn
             }
             reap {
-                the_runs_of_a_silent_worker_are_freed
-                a_dead_worker_learns_it
-                a_late_claim_of_a_reaped_worker_strands_nothing
-                draining_workers_beat_too
+                runs_of_a_silent_worker_are_released
+                a_dead_worker_learns_that_it_is_dead
+                a_late_claim_of_a_reaped_worker_leaves_no_stuck_run
+                draining_workers_send_heartbeats_too
                 a_reaper_that_was_silent_waits_one_ttl
                 a_new_worker_waits_one_ttl_before_it_reaps
                 a_heartbeat_from_the_future_is_stale
-                a_clock_set_forward_costs_no_worker_its_runs
+                a_clock_set_forward_reaps_no_live_worker
                 workers_are_listed_with_their_runs
             }
             lane {
-                a_lane_goes_one_by_one_and_in_order
+                a_lane_runs_serially_and_in_order
                 a_lane_has_a_depth
                 a_parked_run_keeps_its_lane
                 a_run_can_release_its_lane_while_it_waits
-                a_run_that_ends_outside_its_lane_frees_nothing
-                a_paused_run_keeps_its_place
+                a_run_that_released_its_lane_promotes_nobody_at_its_end
+                a_paused_run_keeps_its_lane_position
                 a_run_resumed_out_of_turn_waits
-                a_queued_run_can_leave
+                a_queued_run_can_leave_its_lane
                 a_start_time_comes_before_the_lane
                 a_chain_keeps_its_lane_to_the_end
                 lanes_are_listed_while_used
@@ -148,121 +148,121 @@ macro_rules! each_store_check {
             budget {
                 a_hold_is_settled
                 a_hold_that_does_not_fit_is_refused
-                what_has_no_cap_is_not_bound
+                a_budget_without_a_cap_is_unlimited
                 caps_can_be_raised
                 a_tree_has_one_account
                 usage_adds_up
-                spend_is_summed_by_model
+                usage_is_summed_by_model
             }
-            seat {
-                there_are_so_many_seats
-                a_freed_seat_wakes_the_first_in_the_queue
-                whoever_sits_waits_no_more
-                a_freed_seat_passes_over_the_ended
-                queueing_twice_keeps_the_place
+            sandbox_slot {
+                slots_are_limited
+                a_released_slot_wakes_the_first_waiter
+                acquiring_a_slot_leaves_the_queue
+                a_released_slot_skips_ended_runs
+                queueing_twice_keeps_the_queue_position
             }
             steer {
                 messages_wait_in_order
-                so_many_messages_may_wait
+                waiting_messages_are_limited
                 a_message_is_settled_once
             }
-            shelf {
-                threads_remember_in_order
-                contents_are_found_by_their_hash
-                rules_are_remembered
-                sandboxes_have_rows
-                late_results_are_kept
-                a_worker_sees_its_heads_with_one_look
-                letters_leave_once
-                buckets_are_blocked_for_a_while
+            records {
+                thread_messages_keep_their_order
+                blobs_are_found_by_hash
+                rules_are_stored
+                sandboxes_are_stored
+                late_results_are_stored
+                a_worker_lists_its_claimed_runs
+                outbox_items_are_delivered_once
+                providers_are_blocked_until_a_time
                 checkpoints_belong_to_a_build
-                time_is_the_store_s
+                the_store_has_its_own_time
             }
             note {
-                a_note_is_kept_once_under_its_key
+                a_note_is_added_once_per_key
                 notes_are_listed_newest_first
-                notes_are_recalled_by_their_words
-                what_fits_better_comes_first
-                what_fits_alike_comes_newest_first
+                notes_are_searched_by_words
+                better_matches_come_first
+                equal_matches_come_newest_first
                 a_query_has_no_syntax
-                words_are_found_however_they_are_accented
-                scripts_without_blanks_are_found
+                search_ignores_accents
+                unspaced_scripts_are_searchable
                 notes_are_found_by_their_tags
                 a_resource_sees_its_own_notes_only
-                a_forgotten_note_is_not_found
+                a_deleted_note_is_not_found
                 notes_outlive_the_run_that_wrote_them
-                so_many_notes_are_kept
+                notes_are_limited
             }
-            tail {
-                the_tail_is_in_the_order_of_writing
-                the_tail_is_read_in_pages
-                what_was_refused_stands_in_no_tail
-                journals_that_have_grown_are_named_once
-                a_place_is_never_given_away_again
-                a_reader_misses_nothing_under_many_pens
+            global_log {
+                the_global_log_is_in_write_order
+                the_global_log_is_read_in_pages
+                refused_appends_are_not_in_the_global_log
+                changed_runs_are_listed_once
+                a_global_seq_is_never_reused
+                a_reader_misses_nothing_under_concurrent_writers
             }
-            keyring {
+            auth {
                 a_key_is_found_by_its_hash
                 a_name_is_free_when_its_key_is_revoked
-                a_hash_is_one_key_s
-                the_use_of_a_key_is_noted_to_a_few_minutes
-                a_pass_counts_until_its_time_is_over
-                a_pass_is_spent_once
-                passes_end_with_their_key
-                a_link_is_forgotten_with_its_run
+                a_key_hash_is_unique
+                the_last_use_of_a_key_is_recorded_within_minutes
+                a_token_is_valid_until_it_expires
+                a_token_is_consumed_once
+                tokens_end_with_their_key
+                a_link_is_pruned_with_its_run
                 a_request_counts_once
-                a_request_of_the_dead_is_taken_over
-                an_answer_that_is_kept_stands
-                kept_answers_are_forgotten_in_time
-                one_of_many_spends_a_pass
+                a_request_of_a_dead_server_is_taken_over
+                a_stored_response_is_final
+                stored_responses_expire
+                one_of_many_consumes_a_token
                 one_of_many_begins_a_request
             }
-            reply_effect {
-                an_attempt_may_end_anywhere
+            request_effect {
+                an_attempt_may_crash_anywhere
                 two_attempts_have_one_effect
                 a_refused_batch_has_no_effect
                 a_repeated_request_replaces_its_own_key
             }
             list {
-                rows_say_how_a_run_stands
+                rows_have_the_status_of_a_run
                 rows_are_filtered
                 a_list_shows_the_rows
-                pages_stand_still_while_rows_are_added
+                pages_are_stable_while_rows_are_added
                 a_change_is_signalled
                 runs_of_one_request_are_listed
             }
             prune {
-                long_bodies_are_shared_and_come_back
-                ended_runs_are_forgotten_in_time
-                a_tree_is_forgotten_when_all_of_it_has_ended
-                pruning_goes_in_bites
-                contents_without_a_name_are_forgotten
-                long_bodies_go_with_their_journals
-                keys_and_empty_lanes_are_forgotten
+                long_bodies_are_shared_and_round_trip
+                ended_runs_are_pruned_after_retention
+                a_tree_is_pruned_when_all_its_runs_have_ended
+                pruning_is_batched
+                unreferenced_blobs_are_pruned
+                long_bodies_are_pruned_with_their_journals
+                expired_keys_and_empty_lanes_are_pruned
             }
             repair {
-                runs_that_nothing_can_wake_are_found
-                runs_that_wait_rightly_are_left_alone
-                a_repair_heeds_lanes
-                leaked_seats_are_freed
+                runs_without_a_wake_up_are_repaired
+                valid_waits_are_not_repaired
+                a_repair_respects_lanes
+                leaked_slots_are_released
                 open_gates_of_ended_runs_are_withdrawn
             }
             race {
-                a_park_that_races_an_answer_never_sleeps
-                a_gate_hears_one_of_many_voices
-                a_claim_that_races_a_cancel_strands_nothing
-                a_fact_that_races_a_claim_is_not_lost
-                many_reapers_free_each_run_once
-                a_timer_is_told_by_one_of_many_sweeps
+                a_park_racing_an_answer_loses_no_wake_up
+                one_of_many_answers_closes_a_gate
+                a_claim_racing_a_cancel_leaves_no_stuck_run
+                an_event_racing_a_claim_is_not_lost
+                concurrent_reapers_release_each_run_once
+                a_timer_is_fired_by_one_of_many_sweeps
                 holds_of_a_tree_never_pass_its_cap
-                a_journal_has_no_gap_under_many_pens
+                a_journal_has_no_gap_under_concurrent_writers
             }
-            seat_race {
-                seats_are_enough_for_everybody_in_turn
+            sandbox_slot_race {
+                every_run_gets_a_slot_in_turn
             }
             lane_race {
                 lanes_stay_serial_and_in_order
-                lanes_that_are_released_lose_nobody
+                released_lanes_lose_no_run
             }
         }
     };
@@ -285,16 +285,16 @@ macro_rules! store_conformance {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! store_checks_as_tests {
-    (($fresh:path) $($room:ident { $($check:ident)* })*) => {
-        $(mod $room {
+    (($fresh:path) $($group:ident { $($check:ident)* })*) => {
+        $(mod $group {
             #[allow(unused_imports, reason = "`fresh` may be given by its whole path")]
             use super::*;
 
             $(#[test]
             fn $check() {
-                $crate::conformance::store::look_named(
+                $crate::conformance::store::run_named(
                     $fresh,
-                    concat!(stringify!($room), "::", stringify!($check)),
+                    concat!(stringify!($group), "::", stringify!($check)),
                 );
             })*
         })*
@@ -304,10 +304,10 @@ macro_rules! store_checks_as_tests {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! store_checks_as_list {
-    (() $($room:ident { $($check:ident)* })*) => {
+    (() $($group:ident { $($check:ident)* })*) => {
         &[$($((
-            concat!(stringify!($room), "::", stringify!($check)),
-            |world| Box::pin($room::$check(world)),
+            concat!(stringify!($group), "::", stringify!($check)),
+            |fixture| Box::pin($group::$check(fixture)),
         ),)*)*]
     };
 }
@@ -316,35 +316,38 @@ macro_rules! store_checks_as_list {
 pub const CHECKS: &[Check] = crate::each_store_check! { store_checks_as_list () };
 
 /// Runs the check of this name against one fresh store.
-pub fn look_named<H>(fresh: impl FnOnce() -> H + Send + 'static, name: &str)
+pub fn run_named<H>(fresh: impl FnOnce() -> H + Send + 'static, name: &str)
 where
     H: Future<Output = Harness> + Send + 'static,
 {
     let check = CHECKS.iter().find(|(known, _)| *known == name);
     let (_, check) = check.unwrap_or_else(|| panic!("there is no check called {name}"));
-    look(fresh, *check);
+    run_check(fresh, *check);
 }
 
 /// Runs one check against one fresh store, on threads of its own. Afterwards
 /// nothing may be left to mend.
-pub fn look<H>(fresh: impl FnOnce() -> H, check: fn(World) -> BoxFuture<'static, ()>)
+pub fn run_check<H>(fresh: impl FnOnce() -> H, check: fn(StoreFixture) -> BoxFuture<'static, ()>)
 where
     H: Future<Output = Harness> + Send + 'static,
 {
-    look_boxed(Box::pin(fresh()), check);
+    run_boxed(Box::pin(fresh()), check);
 }
 
 /// The checks are compiled once, here, and not again for every store: they come
 /// in boxes.
-fn look_boxed(fresh: BoxFuture<'static, Harness>, check: fn(World) -> BoxFuture<'static, ()>) {
+fn run_boxed(
+    fresh: BoxFuture<'static, Harness>,
+    check: fn(StoreFixture) -> BoxFuture<'static, ()>,
+) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(3)
         .enable_all()
         .build()
         .expect("a runtime can be made");
     runtime.block_on(async {
-        let world = World::new(fresh.await);
+        let world = StoreFixture::new(fresh.await);
         check(world.clone()).await;
-        world.is_in_order().await;
+        world.assert_consistent().await;
     });
 }

@@ -4,24 +4,24 @@
 
 use longhaul_core::change::Settlement;
 use longhaul_core::id::RunId;
-use longhaul_core::policy::budget::Raise;
-use longhaul_core::port::shelves::Account;
+use longhaul_core::policy::budget::BudgetRaise;
+use longhaul_core::port::records::BudgetAccount;
 use longhaul_core::port::store::Refused;
-use longhaul_core::usage::{Hold, Left, Micros};
+use longhaul_core::usage::{Hold, MicroUsd, RemainingBudget};
 
-use crate::mem_store::tx::{Changed, Tx, refuse};
+use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
     /// Sets a call's worst case aside.
-    pub(crate) fn hold(&mut self, run: RunId, hold: Hold) -> Changed {
+    pub(crate) fn hold(&mut self, run: RunId, hold: Hold) -> ChangeResult {
         let root = self.root(run);
         let mut account = self.account(root);
-        let left = left(&account);
+        let left = remaining(&account);
         if !left.covers(hold) {
             return refuse(Refused::OverBudget(left));
         }
         account.held = plus(account.held, hold);
-        self.tables.accounts.put(root, account);
+        self.tables.accounts.insert(root, account);
         Ok(())
     }
 
@@ -32,51 +32,43 @@ impl Tx<'_> {
         account.held = minus(account.held, settlement.held);
         account.spent = plus(account.spent, settlement.spent);
         account.lost = plus(account.lost, settlement.lost);
-        self.tables.accounts.put(root, account);
+        self.tables.accounts.insert(root, account);
     }
 
     /// The caps that `raise` names are put in place.
-    pub(crate) fn set_cap(&mut self, run: RunId, raise: Raise) {
+    pub(crate) fn set_cap(&mut self, run: RunId, raise: BudgetRaise) {
         let root = self.root(run);
         let mut account = self.account(root);
-        account.cap_micros = raise.micros.or(account.cap_micros);
+        account.cap_micro_usd = raise.micro_usd.or(account.cap_micro_usd);
         account.cap_tokens = raise.tokens.or(account.cap_tokens);
-        self.tables.accounts.put(root, account);
+        self.tables.accounts.insert(root, account);
     }
 
     fn root(&self, run: RunId) -> RunId {
-        self.tables
-            .heads
-            .get(&run)
-            .map_or(run, |head| head.task.root)
+        self.tables.heads.get(&run).map_or(run, |head| head.task.root)
     }
 
-    fn account(&self, root: RunId) -> Account {
+    fn account(&self, root: RunId) -> BudgetAccount {
         self.tables.accounts.get(&root).copied().unwrap_or_default()
     }
 }
 
-fn left(account: &Account) -> Left {
+fn remaining(account: &BudgetAccount) -> RemainingBudget {
     let used = plus(plus(account.spent, account.lost), account.held);
-    Left {
-        micros: account.cap_micros.map(|cap| cap.minus(used.micros)),
-        tokens: account
-            .cap_tokens
-            .map(|cap| cap.saturating_sub(used.tokens)),
+    RemainingBudget {
+        micro_usd: account.cap_micro_usd.map(|cap| cap.minus(used.micro_usd)),
+        tokens: account.cap_tokens.map(|cap| cap.saturating_sub(used.tokens)),
     }
 }
 
 const fn plus(one: Hold, other: Hold) -> Hold {
     Hold {
-        micros: one.micros.plus(other.micros),
+        micro_usd: one.micro_usd.plus(other.micro_usd),
         tokens: one.tokens.saturating_add(other.tokens),
     }
 }
 
 const fn minus(one: Hold, other: Hold) -> Hold {
-    let micros: Micros = one.micros.minus(other.micros);
-    Hold {
-        micros,
-        tokens: one.tokens.saturating_sub(other.tokens),
-    }
+    let micros: MicroUsd = one.micro_usd.minus(other.micro_usd);
+    Hold { micro_usd: micros, tokens: one.tokens.saturating_sub(other.tokens) }
 }

@@ -6,40 +6,42 @@ use longhaul_core::change::{Change, OutboxRow, RuleRow, SandboxRow, UsageRow};
 use longhaul_core::id::{RunId, ThreadKey};
 use longhaul_core::message::Message;
 
-use crate::mem_store::open::Opening;
-use crate::mem_store::rows::{Letter, Used};
-use crate::mem_store::tx::{Changed, Tx};
+use crate::mem_store::open::RunOrigin;
+use crate::mem_store::rows::{OutboxEntry, UsageEntry};
+use crate::mem_store::tx::{ChangeResult, Tx};
 
 impl Tx<'_> {
     /// Carries one change out, or says why a row does not allow it.
-    pub(crate) fn change(&mut self, run: RunId, change: Change) -> Changed {
+    pub(crate) fn change(&mut self, run: RunId, change: Change) -> ChangeResult {
         match change {
-            Change::OpenRun(new) => return self.open_run(*new, Opening::Run),
-            Change::OpenStep(new) => return self.open_run(*new, Opening::Step),
-            Change::CloseGate(closing) => return self.close_gate(closing),
+            Change::OpenRun(new) => return self.open_run(*new, RunOrigin::Run),
+            Change::OpenStep(new) => return self.open_run(*new, RunOrigin::Step),
+            Change::UpdateGate(closing) => return self.update_gate(closing),
             Change::SetTimer(timer) => return self.set_timer(timer),
             Change::QueueSteer(steer) => return self.queue_steer(run, steer),
-            Change::ChangeSteer(steer) => return self.change_steer(run, &steer),
-            Change::TakeSeat(seat) => return self.take_seat(run, seat),
+            Change::UpdateSteer(steer) => return self.update_steer(run, &steer),
+            Change::AcquireSlot(seat) => return self.acquire_slot(run, seat),
             Change::Hold(hold) => return self.hold(run, hold),
             Change::SetHead(to) => self.set_head(run, to),
             Change::RaiseGate(spec) => self.raise_gate(run, *spec),
-            Change::FreeSeat(sandbox) => self.free_seat(sandbox),
-            Change::QueueSeat(provider) => self.queue_seat(run, provider),
+            Change::ReleaseSlot(sandbox) => self.release_slot(sandbox),
+            Change::QueueForSlot(provider) => self.queue_for_slot(run, provider),
             Change::Settle(settlement) => self.settle(run, settlement),
             Change::SetCap(raise) => self.set_cap(run, raise),
             Change::AddUsage(row) => self.add_usage(run, row),
             Change::AddOutbox(row) => self.add_outbox(run, row),
             Change::AppendThread(row) => self.extend_thread(&row.thread, row.messages),
             Change::PutBlob(blob) => {
-                let hash = self.keep_content(blob.content);
-                self.tables.blob_refs.put((run, hash), ());
+                let hash = self.put_blob(blob.content);
+                self.tables.blob_refs.insert((run, hash), ());
             }
-            Change::PutDefinition(blob) => self.tables.definitions.put(blob.hash(), blob.content),
+            Change::PutDefinition(blob) => {
+                self.tables.definitions.insert(blob.hash(), blob.content)
+            }
             Change::SetSandbox(row) => self.set_sandbox(row),
             Change::PutRule(row) => self.put_rule(run, row),
             // The append stores it, which knows the place of the last event.
-            Change::MarkReply(of) => return self.may_apply(&of),
+            Change::MarkRequestApplied(of) => return self.check_not_applied(&of),
         }
         Ok(())
     }
@@ -47,9 +49,9 @@ impl Tx<'_> {
     fn add_usage(&mut self, run: RunId, row: UsageRow) {
         let mut root = run;
         let is_call = !row.model.is_empty();
-        self.tables.heads.change(&run, |head| {
+        self.tables.heads.update(&run, |head| {
             root = head.task.root;
-            let sums = &mut head.sums;
+            let sums = &mut head.totals;
             sums.turns = sums.turns.saturating_add(row.turns);
             sums.usage = sums.usage.plus(row.usage);
             sums.active = sums.active.plus(row.active);
@@ -61,36 +63,31 @@ impl Tx<'_> {
         });
         if is_call {
             let at = self.now;
-            let used = Used { run, root, at, row };
-            let key = self.tables.count();
-            self.tables.usage.put(key, used);
+            let used = UsageEntry { run, root, at, row };
+            let key = self.tables.next_row_id();
+            self.tables.usage.insert(key, used);
         }
     }
 
     fn add_outbox(&mut self, run: RunId, row: OutboxRow) {
-        let letter = Letter {
-            run,
-            row,
-            attempts: 0,
-            next_at: self.now,
-        };
-        let key = self.tables.count();
-        self.tables.outbox.put(key, letter);
+        let letter = OutboxEntry { run, row, attempts: 0, next_at: self.now };
+        let key = self.tables.next_row_id();
+        self.tables.outbox.insert(key, letter);
     }
 
     /// Adds messages to a thread.
     pub(crate) fn extend_thread(&mut self, thread: &ThreadKey, messages: Vec<Message>) {
         for message in messages {
-            let place = self.tables.count();
-            self.tables.threads.put((thread.clone(), place), message);
+            let place = self.tables.next_row_id();
+            self.tables.threads.insert((thread.clone(), place), message);
         }
     }
 
     fn set_sandbox(&mut self, row: SandboxRow) {
-        self.tables.sandboxes.put(row.sandbox, row);
+        self.tables.sandboxes.insert(row.sandbox, row);
     }
 
     fn put_rule(&mut self, run: RunId, row: RuleRow) {
-        self.tables.rules.put((run, row.rule), row);
+        self.tables.rules.insert((run, row.rule), row);
     }
 }

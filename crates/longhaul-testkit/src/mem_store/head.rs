@@ -2,8 +2,8 @@
 //!
 //! Never: a ready head without its place, or a place without a ready head.
 
-use longhaul_core::change::HeadMove;
-use longhaul_core::event::{Event, Wakes};
+use longhaul_core::change::HeadUpdate;
+use longhaul_core::event::{Event, WakeTarget};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::RunRow;
 use longhaul_core::status::Status;
@@ -19,44 +19,36 @@ pub(crate) fn ready_key(run: RunId, head: &Head) -> ReadyKey {
 
 impl Tx<'_> {
     /// Moves a head, and its place in the queue with it.
-    pub(crate) fn move_to(&mut self, run: RunId, state: State) {
+    pub(crate) fn set_state(&mut self, run: RunId, state: State) {
         let Some(head) = self.tables.heads.get(&run) else {
             return;
         };
         let key = ready_key(run, head);
         match (&head.state, &state) {
             (State::Ready, State::Ready) => {}
-            (State::Ready, _) => _ = self.tables.ready.take(&key),
-            (_, State::Ready) => self.tables.ready.put(key, ()),
+            (State::Ready, _) => _ = self.tables.ready.remove(&key),
+            (_, State::Ready) => self.tables.ready.insert(key, ()),
             (_, _) => {}
         }
-        self.tables.heads.change(&run, |head| head.state = state);
+        self.tables.heads.update(&run, |head| head.state = state);
     }
 
     /// Carries out what the author of a batch decided about the head.
-    pub(crate) fn set_head(&mut self, run: RunId, to: HeadMove) {
+    pub(crate) fn set_head(&mut self, run: RunId, to: HeadUpdate) {
         match to {
-            HeadMove::Park {
-                reason,
-                blocked,
-                release_lane,
-            } => {
-                self.move_to(run, State::Parked { reason, blocked });
+            HeadUpdate::Park { reason, blocked, release_lane } => {
+                self.set_state(run, State::Parked { reason, blocked });
                 if release_lane {
                     self.leave_lane(run);
                 }
             }
-            HeadMove::Pause => self.move_to(run, State::Paused),
-            HeadMove::Release => self.move_to(run, State::Ready),
-            HeadMove::End {
-                status,
-                code,
-                frees_lane,
-            } => {
-                self.move_to(run, State::Ended { status, code });
+            HeadUpdate::Pause => self.set_state(run, State::Paused),
+            HeadUpdate::Release => self.set_state(run, State::Ready),
+            HeadUpdate::End { status, code, releases_lane: frees_lane } => {
+                self.set_state(run, State::Ended { status, code });
                 let now = self.now;
                 let heads = &mut self.tables.heads;
-                heads.change(&run, |head| head.finished_at = Some(now));
+                heads.update(&run, |head| head.finished_at = Some(now));
                 let root = heads.get(&run).map(|head| head.task.root);
                 if let Some(root) = root.filter(|_| frees_lane) {
                     self.leave_lane(root);
@@ -66,14 +58,10 @@ impl Tx<'_> {
     }
 
     /// What an outsider's facts do to a run that rests.
-    pub(crate) fn hear(&mut self, run: RunId, events: &[Event]) {
-        let wakes = |wanted| {
-            events
-                .iter()
-                .any(|event| event.from_outside() == Some(wanted))
-        };
-        let rested = wakes(Wakes::Rested);
-        let parked = rested || wakes(Wakes::Parked);
+    pub(crate) fn wake_by_events(&mut self, run: RunId, events: &[Event]) {
+        let wakes = |wanted| events.iter().any(|event| event.from_outside() == Some(wanted));
+        let rested = wakes(WakeTarget::ParkedOrPaused);
+        let parked = rested || wakes(WakeTarget::Parked);
         let is_woken = match self.tables.heads.get(&run).map(|head| &head.state) {
             Some(State::Parked { .. }) => parked,
             Some(State::Paused) => rested,
@@ -89,7 +77,7 @@ impl Tx<'_> {
 impl Head {
     /// The run as lists show it.
     pub(crate) fn row(&self, id: RunId) -> RunRow {
-        let (status, reason, code) = self.standing();
+        let (status, reason, code) = self.status_columns();
         let task = &self.task;
         RunRow {
             id,
@@ -116,18 +104,18 @@ impl Head {
                 | State::Paused
                 | State::Ended { .. } => None,
             },
-            last: self.last,
-            turns: self.sums.turns,
-            usage: self.sums.usage,
-            cost: self.sums.cost,
-            active: self.sums.active,
+            last_seq: self.last_seq,
+            turns: self.totals.turns,
+            usage: self.totals.usage,
+            cost: self.totals.cost,
+            active: self.totals.active,
             created_at: self.created_at,
             started_at: self.started_at,
             finished_at: self.finished_at,
         }
     }
 
-    fn standing(&self) -> (Status, Option<&'static str>, Option<String>) {
+    fn status_columns(&self) -> (Status, Option<&'static str>, Option<String>) {
         let unless_new = |status| match self.epoch.0 {
             0 => Status::Pending,
             _ => status,
@@ -136,11 +124,7 @@ impl Head {
             State::Ready => (unless_new(Status::Running), Some("worker"), None),
             State::Leased(_) => (Status::Running, None, None),
             State::Parked { reason, blocked } => {
-                let rests = if *blocked {
-                    Status::Blocked
-                } else {
-                    Status::Waiting
-                };
+                let rests = if *blocked { Status::Blocked } else { Status::Waiting };
                 (unless_new(rests), Some(reason), None)
             }
             State::LaneWait => (unless_new(Status::Waiting), Some("lane"), None),

@@ -6,11 +6,11 @@ use longhaul_core::id::{LaneKey, RunId};
 use longhaul_core::port::store::Refused;
 
 use crate::mem_store::rows::State;
-use crate::mem_store::tx::{Broken, Changed, Tx, refuse};
+use crate::mem_store::tx::{BrokenRule, ChangeResult, Tx, refuse};
 
 /// Whether a lane may turn a run away.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Bound {
+pub(crate) enum LaneLimit {
     /// It may not be longer than this with the run in it.
     Depth(u32),
     /// A run that was let in once is let in again.
@@ -19,42 +19,29 @@ pub(crate) enum Bound {
 
 impl Tx<'_> {
     /// Lets a run into its lane, or, without one, straight into the queue.
-    pub(crate) fn enter_lane(&mut self, run: RunId, bound: Bound) -> Changed {
-        let lane = self
-            .tables
-            .heads
-            .get(&run)
-            .and_then(|head| head.lane.clone());
+    pub(crate) fn enter_lane(&mut self, run: RunId, bound: LaneLimit) -> ChangeResult {
+        let lane = self.tables.heads.get(&run).and_then(|head| head.lane.clone());
         let Some(key) = lane else {
-            self.move_to(run, State::Ready);
+            self.set_state(run, State::Ready);
             return Ok(());
         };
         let mut lane = self.tables.lanes.get(&key).cloned().unwrap_or_default();
-        if let Bound::Depth(max) = bound
+        if let LaneLimit::Depth(max) = bound
             && lane.depth >= max
         {
             return refuse(Refused::LaneFull(key));
         }
-        let place = lane.next_place;
-        lane.next_place += 1;
+        let place = lane.next_position;
+        lane.next_position += 1;
         lane.depth += 1;
         let is_free = lane.head.is_none();
         if is_free {
             lane.head = Some(run);
         }
-        self.tables.lanes.put(key.clone(), lane);
-        self.tables.members.put((key, place), run);
-        self.tables
-            .heads
-            .change(&run, |head| head.place = Some(place));
-        self.move_to(
-            run,
-            if is_free {
-                State::Ready
-            } else {
-                State::LaneWait
-            },
-        );
+        self.tables.lanes.insert(key.clone(), lane);
+        self.tables.lane_members.insert((key, place), run);
+        self.tables.heads.update(&run, |head| head.lane_position = Some(place));
+        self.set_state(run, if is_free { State::Ready } else { State::LaneWait });
         Ok(())
     }
 
@@ -64,35 +51,29 @@ impl Tx<'_> {
             return;
         };
         let Some(lane) = head.lane.clone() else {
-            return self.move_to(run, State::Ready);
+            return self.set_state(run, State::Ready);
         };
-        if head.place.is_none() {
+        if head.lane_position.is_none() {
             // Without a bound nothing is refused.
-            _ = self.enter_lane(run, Bound::None);
+            _ = self.enter_lane(run, LaneLimit::None);
             return;
         }
         let holder = self.tables.lanes.get(&lane).and_then(|lane| lane.head);
         let is_turn = holder == Some(run);
-        self.move_to(
-            run,
-            if is_turn {
-                State::Ready
-            } else {
-                State::LaneWait
-            },
-        );
+        self.set_state(run, if is_turn { State::Ready } else { State::LaneWait });
     }
 
     /// A run gives its place up; the next one goes if it held the lane.
     pub(crate) fn leave_lane(&mut self, run: RunId) {
         let head = self.tables.heads.get(&run);
-        let Some((key, place)) = head.and_then(|head| head.lane.clone().zip(head.place)) else {
+        let Some((key, place)) = head.and_then(|head| head.lane.clone().zip(head.lane_position))
+        else {
             return;
         };
-        self.tables.heads.change(&run, |head| head.place = None);
-        self.tables.members.take(&(key.clone(), place));
+        self.tables.heads.update(&run, |head| head.lane_position = None);
+        self.tables.lane_members.remove(&(key.clone(), place));
         let mut held = false;
-        self.tables.lanes.change(&key, |lane| {
+        self.tables.lanes.update(&key, |lane| {
             lane.depth = lane.depth.saturating_sub(1);
             held = lane.head == Some(run);
         });
@@ -104,27 +85,24 @@ impl Tx<'_> {
     /// Gives the lane to the first who is in it and has not ended.
     pub(crate) fn promote(&mut self, key: &LaneKey) {
         let everybody = (key.clone(), 0)..=(key.clone(), u64::MAX);
-        let members = self.tables.members.range(everybody).map(|(_, run)| *run);
+        let members = self.tables.lane_members.range(everybody).map(|(_, run)| *run);
         let open: Vec<RunId> = members.filter(|run| !self.is_ended(*run)).take(2).collect();
         let next = open.first().copied();
-        self.tables.lanes.change(key, |lane| lane.head = next);
-        let goes = match self.broken {
-            Some(Broken::LanePromotion) => 2,
-            Some(Broken::Fence | Broken::Park | Broken::Driver) | None => 1,
+        self.tables.lanes.update(key, |lane| lane.head = next);
+        let goes = match self.broken_rule {
+            Some(BrokenRule::LanePromotion) => 2,
+            Some(BrokenRule::Fence | BrokenRule::Park | BrokenRule::Driver) | None => 1,
         };
         for run in open.into_iter().take(goes) {
             let state = self.tables.heads.get(&run).map(|head| &head.state);
             if state == Some(&State::LaneWait) {
-                self.move_to(run, State::Ready);
+                self.set_state(run, State::Ready);
             }
         }
     }
 
     /// Whether a run has ended or is gone.
     pub(crate) fn is_ended(&self, run: RunId) -> bool {
-        self.tables
-            .heads
-            .get(&run)
-            .is_none_or(|head| head.state.is_ended())
+        self.tables.heads.get(&run).is_none_or(|head| head.state.is_ended())
     }
 }

@@ -6,9 +6,11 @@
 use std::cmp::Ordering;
 
 use longhaul_core::id::{NoteId, ResourceKey};
-use longhaul_core::note::{NOTES_MAX, NewNote, Note, Noted, is_mark, spaced, words};
+use longhaul_core::note::{
+    NOTES_MAX, NewNote, Note, NoteOutcome, is_combining_mark, query_words, separate_unspaced,
+};
 
-use crate::mem_store::rows::{Noticed, Tables};
+use crate::mem_store::rows::{StoredNote, Tables};
 use crate::mem_store::tx::Tx;
 
 /// How soon more of the same word counts for less.
@@ -16,30 +18,27 @@ const K1: f64 = 1.2;
 /// How much a long note counts for less.
 const B: f64 = 0.75;
 /// What a word that stands nearly everywhere still counts.
-const COMMON: f64 = 1e-6;
+const COMMON_WORD_IDF: f64 = 1e-6;
 
 impl Tx<'_> {
     /// Keeps a note, unless its key is known or there are too many.
-    pub(crate) fn remember(&mut self, resource: &ResourceKey, note: &NewNote) -> Noted {
+    pub(crate) fn add_note(&mut self, resource: &ResourceKey, note: &NewNote) -> NoteOutcome {
         let mut count = 0;
         for (_, kept) in self.tables.notes_of(resource) {
             if kept.key == note.key() {
-                return Noted::Known(kept.note.id);
+                return NoteOutcome::Existing(kept.note.id);
             }
             count += 1;
         }
         if count >= NOTES_MAX {
-            return Noted::Full;
+            return NoteOutcome::Full;
         }
-        let kept = note.kept(resource, self.now);
+        let kept = note.to_note(resource, self.now);
         let id = kept.id;
-        let row = Noticed {
-            key: note.key().to_owned(),
-            note: kept,
-        };
-        let place = self.tables.count();
-        self.tables.notes.put((resource.clone(), place), row);
-        Noted::Kept(id)
+        let row = StoredNote { key: note.key().to_owned(), note: kept };
+        let place = self.tables.next_row_id();
+        self.tables.notes.insert((resource.clone(), place), row);
+        NoteOutcome::Stored(id)
     }
 }
 
@@ -47,7 +46,7 @@ impl Tables {
     fn notes_of(
         &self,
         resource: &ResourceKey,
-    ) -> impl DoubleEndedIterator<Item = (&(ResourceKey, u64), &Noticed)> {
+    ) -> impl DoubleEndedIterator<Item = (&(ResourceKey, u64), &StoredNote)> {
         let places = (resource.clone(), 0)..=(resource.clone(), u64::MAX);
         self.notes.range(places)
     }
@@ -71,19 +70,25 @@ impl Tables {
     }
 
     /// The notes that fit a query, the best first; without a word in it the newest.
-    pub(crate) fn recall(&self, resource: &ResourceKey, query: &str, limit: usize) -> Vec<Note> {
-        let wanted: Vec<Vec<String>> = words(query).iter().map(|word| tokens(word)).collect();
+    pub(crate) fn search_notes(
+        &self,
+        resource: &ResourceKey,
+        query: &str,
+        limit: usize,
+    ) -> Vec<Note> {
+        let wanted: Vec<Vec<String>> = query_words(query).iter().map(|word| tokens(word)).collect();
         if wanted.is_empty() {
             return self.notes_after(resource, None, limit);
         }
-        let all: Vec<(&(ResourceKey, u64), &Noticed)> = self.notes.iter().collect();
-        let texts: Vec<Words> = all.iter().map(|(_, kept)| Words::of(&kept.note)).collect();
-        let scale = Scale::of(&texts, &wanted);
+        let all: Vec<(&(ResourceKey, u64), &StoredNote)> = self.notes.iter().collect();
+        let texts: Vec<NoteTokens> =
+            all.iter().map(|(_, kept)| NoteTokens::from_note(&kept.note)).collect();
+        let scale = Bm25::from_notes(&texts, &wanted);
         let fits = all.iter().zip(&texts).filter(|((key, _), text)| {
             key.0 == *resource && wanted.iter().any(|phrase| text.count(phrase) > 0)
         });
         let mut fits: Vec<(f64, u64, &Note)> = fits
-            .map(|((key, kept), text)| (scale.weigh(text, &wanted), key.1, &kept.note))
+            .map(|((key, kept), text)| (scale.score(text, &wanted), key.1, &kept.note))
             .collect();
         fits.sort_by(|one, other| {
             let best = other.0.partial_cmp(&one.0).unwrap_or(Ordering::Equal);
@@ -96,15 +101,15 @@ impl Tables {
 
 /// The words of a note, in the two columns that are looked at.
 #[derive(Debug)]
-struct Words {
+struct NoteTokens {
     columns: [Vec<String>; 2],
 }
 
-impl Words {
-    fn of(note: &Note) -> Self {
+impl NoteTokens {
+    fn from_note(note: &Note) -> Self {
         let tags = note.tags.join(" ");
         Self {
-            columns: [tokens(&spaced(&note.text)), tokens(&spaced(&tags))],
+            columns: [tokens(&separate_unspaced(&note.text)), tokens(&separate_unspaced(&tags))],
         }
     }
 
@@ -126,35 +131,32 @@ impl Words {
 
 /// What the whole store says about words.
 #[derive(Debug)]
-struct Scale {
+struct Bm25 {
     /// What each phrase counts: the rarer, the more.
-    rarity: Vec<f64>,
+    idf: Vec<f64>,
     /// How long a note is on average.
-    length: f64,
+    average_length: f64,
 }
 
 #[expect(
     clippy::cast_precision_loss,
     reason = "counts of words and notes are far below the bound of a float"
 )]
-impl Scale {
-    fn of(texts: &[Words], wanted: &[Vec<String>]) -> Self {
+impl Bm25 {
+    fn from_notes(texts: &[NoteTokens], wanted: &[Vec<String>]) -> Self {
         let notes = texts.len() as f64;
-        let lengths: usize = texts.iter().map(Words::length).sum();
+        let lengths: usize = texts.iter().map(NoteTokens::length).sum();
         let rarity = wanted.iter().map(|phrase| {
             let hits = texts.iter().filter(|text| text.count(phrase) > 0).count() as f64;
             let weight = ((notes - hits + 0.5) / (hits + 0.5)).ln();
-            if weight > 0.0 { weight } else { COMMON }
+            if weight > 0.0 { weight } else { COMMON_WORD_IDF }
         });
-        Self {
-            rarity: rarity.collect(),
-            length: lengths as f64 / notes,
-        }
+        Self { idf: rarity.collect(), average_length: lengths as f64 / notes }
     }
 
-    fn weigh(&self, text: &Words, wanted: &[Vec<String>]) -> f64 {
-        let long = K1 * (1.0 - B + B * text.length() as f64 / self.length);
-        let parts = wanted.iter().zip(&self.rarity).map(|(phrase, rarity)| {
+    fn score(&self, text: &NoteTokens, wanted: &[Vec<String>]) -> f64 {
+        let long = K1 * (1.0 - B + B * text.length() as f64 / self.average_length);
+        let parts = wanted.iter().zip(&self.idf).map(|(phrase, rarity)| {
             let count = text.count(phrase) as f64;
             rarity * (count * (K1 + 1.0)) / (count + long)
         });
@@ -164,20 +166,17 @@ impl Scale {
 
 /// A text as words in lower case and without marks on their letters.
 fn tokens(text: &str) -> Vec<String> {
-    let inside = |letter: char| letter.is_alphanumeric() || is_mark(letter);
+    let inside = |letter: char| letter.is_alphanumeric() || is_combining_mark(letter);
     let words = text.split(|letter| !inside(letter));
     let words = words.filter(|word| !word.is_empty()).map(|word| {
-        let plain = word.chars().filter(|letter| !is_mark(*letter));
-        plain
-            .flat_map(char::to_lowercase)
-            .map(bare)
-            .collect::<String>()
+        let plain = word.chars().filter(|letter| !is_combining_mark(*letter));
+        plain.flat_map(char::to_lowercase).map(strip_accent).collect::<String>()
     });
     words.filter(|word| !word.is_empty()).collect()
 }
 
 /// A letter without its mark, as far as European languages go.
-const fn bare(letter: char) -> char {
+const fn strip_accent(letter: char) -> char {
     match letter {
         'à'..='å' | 'ā' | 'ă' | 'ą' => 'a',
         'ç' | 'ć' | 'ĉ' | 'ċ' | 'č' => 'c',

@@ -6,19 +6,19 @@ use std::sync::Arc;
 
 use longhaul_core::change::{NewRun, TimerKind};
 use longhaul_core::id::{Epoch, LaneKey, RunId, Seq, TimerId};
-use longhaul_core::port::shelves::Account;
-use longhaul_core::port::store::{Idempotency, OpenAsk, Opened, Refused, StoreError};
+use longhaul_core::port::records::BudgetAccount;
+use longhaul_core::port::store::{Idempotency, OpenOutcome, OpenRequest, Refused, StoreError};
 use longhaul_core::task::Start;
 use longhaul_core::time::Millis;
-use longhaul_core::usage::{Micros, Usage};
+use longhaul_core::usage::{MicroUsd, Usage};
 
-use crate::mem_store::lane::Bound;
-use crate::mem_store::rows::{Head, Remembered, State, Sums, Timer};
-use crate::mem_store::tx::{Changed, Growth, Tx, Undo};
+use crate::mem_store::lane::LaneLimit;
+use crate::mem_store::rows::{Head, IdempotentOpen, RunTotals, State, Timer};
+use crate::mem_store::tx::{ChangeResult, JournalAppend, Rollback, Tx};
 
 /// How a run comes to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Opening {
+pub(crate) enum RunOrigin {
     /// By itself: it takes its own lane.
     Run,
     /// As a chain's next step: it lives in its root's lane.
@@ -27,86 +27,68 @@ pub(crate) enum Opening {
 
 impl Tx<'_> {
     /// Opens runs: all of them or none.
-    pub(crate) fn open(&mut self, ask: OpenAsk) -> Result<Opened, Undo<Opened>> {
+    pub(crate) fn open(&mut self, ask: OpenRequest) -> Result<OpenOutcome, Rollback<OpenOutcome>> {
         // The key comes first: a request that was carried out is answered as it
         // was then, however full its lane is by now.
-        if let Some(before) = ask.idempotency.as_ref().and_then(|key| self.before(key)) {
+        if let Some(before) = ask.idempotency.as_ref().and_then(|key| self.earlier_response(key)) {
             return Ok(before);
         }
         let runs: Vec<RunId> = ask.runs.iter().map(|run| run.id).collect();
         for blob in ask.blobs {
-            self.tables
-                .definitions
-                .put(blob.hash(), blob.content.clone());
-            let hash = self.keep_content(blob.content);
+            self.tables.definitions.insert(blob.hash(), blob.content.clone());
+            let hash = self.put_blob(blob.content);
             for run in &runs {
-                self.tables.blob_refs.put((*run, hash), ());
+                self.tables.blob_refs.insert((*run, hash), ());
             }
         }
         for run in ask.runs {
-            self.open_run(run, Opening::Run).map_err(say_opened)?;
+            self.open_run(run, RunOrigin::Run).map_err(map_refusal)?;
         }
         if let Some(key) = ask.idempotency {
-            let remembered = Remembered {
-                body: key.body,
+            let remembered = IdempotentOpen {
+                body: key.body_hash,
                 runs: runs.clone(),
-                until: self.now.plus(key.keep),
+                until: self.now.plus(key.ttl),
             };
-            self.tables.keys.put((key.principal, key.key), remembered);
+            self.tables.idempotency_keys.insert((key.principal, key.key), remembered);
         }
-        Ok(Opened::New(runs))
+        Ok(OpenOutcome::Created(runs))
     }
 
-    fn before(&self, key: &Idempotency) -> Option<Opened> {
+    fn earlier_response(&self, key: &Idempotency) -> Option<OpenOutcome> {
         let place = (key.principal.clone(), key.key.clone());
-        let known = self
-            .tables
-            .keys
-            .get(&place)
-            .filter(|known| known.until > self.now)?;
-        Some(if known.body == key.body {
-            Opened::Before(known.runs.clone())
+        let known =
+            self.tables.idempotency_keys.get(&place).filter(|known| known.until > self.now)?;
+        Some(if known.body == key.body_hash {
+            OpenOutcome::Existing(known.runs.clone())
         } else {
-            Opened::KeyReused
+            OpenOutcome::KeyReused
         })
     }
 
     /// One run with the first facts of its journal.
-    pub(crate) fn open_run(&mut self, new: NewRun, how: Opening) -> Changed {
-        let NewRun {
-            id,
-            task,
-            events,
-            lane_depth_max,
-        } = new;
-        if self.tables.heads.has(&id) {
-            return Err(Undo::Fault(exists_already(id)));
+    pub(crate) fn open_run(&mut self, new: NewRun, how: RunOrigin) -> ChangeResult {
+        let NewRun { id, task, events, lane_depth_max } = new;
+        if self.tables.heads.contains(&id) {
+            return Err(Rollback::Error(duplicate_run(id)));
         }
         let start = task.start;
         if task.root == id {
-            let account = Account {
-                cap_micros: task.policy.budget.micros,
+            let account = BudgetAccount {
+                cap_micro_usd: task.policy.budget.micro_usd,
                 cap_tokens: task.policy.budget.tokens,
-                ..Account::default()
+                ..BudgetAccount::default()
             };
-            self.tables.accounts.put(id, account);
+            self.tables.accounts.insert(id, account);
         }
-        let lane = task.lane.clone().filter(|_| how == Opening::Run);
-        self.tables.heads.put(id, self.newborn(task, lane));
-        let growth = Growth {
-            run: id,
-            epoch: Epoch(0),
-            events: &events,
-        };
-        self.grow(&growth)?;
+        let lane = task.lane.clone().filter(|_| how == RunOrigin::Run);
+        self.tables.heads.insert(id, self.new_head(task, lane));
+        let growth = JournalAppend { run: id, epoch: Epoch(0), events: &events };
+        self.append_events(&growth)?;
         match start {
-            Start::Now => self.enter_lane(id, Bound::Depth(lane_depth_max)),
+            Start::Now => self.enter_lane(id, LaneLimit::Depth(lane_depth_max)),
             Start::At(due) => {
-                let timer = Timer {
-                    run: id,
-                    due,
-                    what: TimerKind::Start,
-                };
+                let timer = Timer { run: id, due, kind: TimerKind::Start };
                 self.arm(TimerId::derive(id.bits(), "start", self.now), timer);
                 Ok(())
             }
@@ -114,7 +96,7 @@ impl Tx<'_> {
         }
     }
 
-    fn newborn(&self, task: longhaul_core::task::TaskSpec, lane: Option<LaneKey>) -> Head {
+    fn new_head(&self, task: longhaul_core::task::TaskSpec, lane: Option<LaneKey>) -> Head {
         let reason = match task.start {
             // Nobody sees this word: the run enters lane or queue before the commit.
             Start::Now => "start",
@@ -123,19 +105,16 @@ impl Tx<'_> {
         };
         Head {
             task: Arc::new(task),
-            state: State::Parked {
-                reason,
-                blocked: false,
-            },
+            state: State::Parked { reason, blocked: false },
             epoch: Epoch(0),
-            last: Seq::START,
+            last_seq: Seq::START,
             format: 0,
             lane,
-            place: None,
-            sums: Sums {
+            lane_position: None,
+            totals: RunTotals {
                 turns: 0,
                 usage: Usage::default(),
-                cost: Some(Micros::ZERO),
+                cost: Some(MicroUsd::ZERO),
                 active: Millis::ZERO,
             },
             created_at: self.now,
@@ -145,21 +124,18 @@ impl Tx<'_> {
     }
 }
 
-fn say_opened(undo: Undo<Refused>) -> Undo<Opened> {
+fn map_refusal(undo: Rollback<Refused>) -> Rollback<OpenOutcome> {
     match undo {
-        Undo::Say(Refused::LaneFull(lane)) => Undo::Say(Opened::LaneFull(lane)),
+        Rollback::Answer(Refused::LaneFull(lane)) => Rollback::Answer(OpenOutcome::LaneFull(lane)),
         // Opening a run asks one row only, the lane's.
-        Undo::Say(other) => Undo::Fault(StoreError::Closed {
+        Rollback::Answer(other) => Rollback::Error(StoreError::Closed {
             at: "memory".to_owned(),
             why: format!("opening a run was refused by {other:?}"),
         }),
-        Undo::Fault(fault) => Undo::Fault(fault),
+        Rollback::Error(fault) => Rollback::Error(fault),
     }
 }
 
-fn exists_already(run: RunId) -> StoreError {
-    StoreError::Database {
-        at: "memory".to_owned(),
-        source: format!("{run} exists already").into(),
-    }
+fn duplicate_run(run: RunId) -> StoreError {
+    StoreError::Database { at: "memory".to_owned(), source: format!("{run} exists already").into() }
 }

@@ -5,7 +5,7 @@
 use longhaul_core::change::SandboxState;
 use longhaul_core::id::{GateId, LaneKey, RunId, SandboxId};
 use longhaul_core::policy::gate::GateStatus;
-use longhaul_core::port::shelves::Repairs;
+use longhaul_core::port::records::Repairs;
 
 use crate::mem_store::head::ready_key;
 use crate::mem_store::rows::{Head, Lane, ReadyKey, State};
@@ -14,48 +14,48 @@ use crate::mem_store::tx::Tx;
 impl Tx<'_> {
     /// Mends everything that can be mended.
     pub(crate) fn repair(&mut self) -> Repairs {
-        let ready_without_row = self.rows_for_ready();
-        let row_without_ready = self.rows_of_others();
-        let parked_for_ever = self.parked_for_ever();
-        let lane_stuck = self.stuck_lanes();
-        let gate_of_ended = self.gates_of_ended();
-        let seat_leaked = self.leaked_seats();
+        let ready_without_row = self.add_missing_ready_rows();
+        let row_without_ready = self.remove_stale_ready_rows();
+        let parked_for_ever = self.wake_stranded();
+        let lane_stuck = self.promote_stuck_lanes();
+        let gate_of_ended = self.withdraw_gates_of_ended();
+        let seat_leaked = self.release_leaked_slots();
         Repairs {
             ready_without_row,
             row_without_ready,
-            parked_for_ever,
+            parked_without_waker: parked_for_ever,
             lane_stuck,
             gate_of_ended,
-            seat_leaked,
+            slot_leaked: seat_leaked,
         }
     }
 
-    fn rows_for_ready(&mut self) -> u64 {
+    fn add_missing_ready_rows(&mut self) -> u64 {
         let heads = self.tables.heads.iter();
         let keys = heads
             .filter(|(_, head)| head.state == State::Ready)
             .map(|(run, head)| ready_key(*run, head))
-            .filter(|key| !self.tables.ready.has(key));
+            .filter(|key| !self.tables.ready.contains(key));
         let missing: Vec<ReadyKey> = keys.collect();
         let found = missing.len();
         for key in missing {
-            self.tables.ready.put(key, ());
+            self.tables.ready.insert(key, ());
         }
         found as u64
     }
 
-    fn rows_of_others(&mut self) -> u64 {
+    fn remove_stale_ready_rows(&mut self) -> u64 {
         let heads = &self.tables.heads;
-        let gone = self.tables.ready.take_where(|(_, _, _, run), ()| {
+        let gone = self.tables.ready.remove_where(|(_, _, _, run), ()| {
             heads.get(run).is_none_or(|head| head.state != State::Ready)
         });
         gone as u64
     }
 
-    fn parked_for_ever(&mut self) -> u64 {
+    fn wake_stranded(&mut self) -> u64 {
         let heads = self.tables.heads.iter();
         let lost: Vec<RunId> = heads
-            .filter(|(run, head)| self.is_lost(**run, head))
+            .filter(|(run, head)| self.is_stranded(**run, head))
             .map(|(run, _)| *run)
             .collect();
         for run in &lost {
@@ -65,7 +65,7 @@ impl Tx<'_> {
     }
 
     /// Whether nothing that the store knows of could wake a parked run.
-    fn is_lost(&self, run: RunId, head: &Head) -> bool {
+    fn is_stranded(&self, run: RunId, head: &Head) -> bool {
         let State::Parked { reason, .. } = head.state else {
             return false;
         };
@@ -74,7 +74,7 @@ impl Tx<'_> {
             gates.any(|gate| gate.run == run && gate.status == GateStatus::Open)
         };
         let timer = || self.tables.timers.iter().any(|(_, timer)| timer.run == run);
-        let queue = || self.tables.seat_waits.iter().any(|((_, at), _)| *at == run);
+        let queue = || self.tables.slot_waits.iter().any(|((_, at), _)| *at == run);
         match reason {
             "approval" | "question" | "signal" | "blocked" => !gate(),
             "timer" | "retry" | "rate_limit" | "message" | "start_at" => !timer(),
@@ -84,7 +84,7 @@ impl Tx<'_> {
         }
     }
 
-    fn stuck_lanes(&mut self) -> u64 {
+    fn promote_stuck_lanes(&mut self) -> u64 {
         let lanes = self.tables.lanes.iter();
         let stuck: Vec<LaneKey> = lanes
             .filter(|(key, lane)| self.is_stuck(key, lane))
@@ -100,7 +100,7 @@ impl Tx<'_> {
     /// the later steps of a chain.
     fn is_stuck(&self, key: &LaneKey, lane: &Lane) -> bool {
         let everybody = (key.clone(), 0)..=(key.clone(), u64::MAX);
-        let mut members = self.tables.members.range(everybody).map(|(_, run)| *run);
+        let mut members = self.tables.lane_members.range(everybody).map(|(_, run)| *run);
         let someone_waits = members.any(|run| Some(run) != lane.head && !self.is_ended(run));
         let holds = lane.head.is_some_and(|root| {
             let mut heads = self.tables.heads.iter().map(|(_, head)| head);
@@ -109,7 +109,7 @@ impl Tx<'_> {
         someone_waits && !holds
     }
 
-    fn gates_of_ended(&mut self) -> u64 {
+    fn withdraw_gates_of_ended(&mut self) -> u64 {
         let gates = self.tables.gates.iter();
         let left: Vec<GateId> = gates
             .filter(|(_, gate)| gate.status == GateStatus::Open && self.is_ended(gate.run))
@@ -117,12 +117,12 @@ impl Tx<'_> {
             .collect();
         for gate in &left {
             let gates = &mut self.tables.gates;
-            gates.change(gate, |gate| gate.status = GateStatus::Withdrawn);
+            gates.update(gate, |gate| gate.status = GateStatus::Withdrawn);
         }
         left.len() as u64
     }
 
-    fn leaked_seats(&mut self) -> u64 {
+    fn release_leaked_slots(&mut self) -> u64 {
         let sits = |sandbox: &SandboxId| match self.tables.sandboxes.get(sandbox)?.state {
             SandboxState::Creating
             | SandboxState::Starting
@@ -130,10 +130,10 @@ impl Tx<'_> {
             | SandboxState::Stopping => Some(()),
             SandboxState::Stopped | SandboxState::Deleted | SandboxState::Lost => None,
         };
-        let seats = self.tables.seats.iter().map(|(sandbox, _)| *sandbox);
+        let seats = self.tables.slots.iter().map(|(sandbox, _)| *sandbox);
         let leaked: Vec<SandboxId> = seats.filter(|sandbox| sits(sandbox).is_none()).collect();
         for sandbox in &leaked {
-            self.free_seat(*sandbox);
+            self.release_slot(*sandbox);
         }
         leaked.len() as u64
     }

@@ -14,15 +14,17 @@ use longhaul_core::id::{
 use longhaul_core::message::Message;
 use longhaul_core::note::Note;
 use longhaul_core::policy::gate::GateRow;
-use longhaul_core::port::keyring::{KeyRow, LinkRow, PassKind, PassRow, Reply, ReplyKey};
-use longhaul_core::port::shelves::{Account, Checkpoint, Place};
-use longhaul_core::port::store::Standing;
+use longhaul_core::port::auth::{
+    IdempotencyKey, KeyRow, LinkRow, StoredResponse, TokenKind, TokenRow,
+};
+use longhaul_core::port::records::{BudgetAccount, Checkpoint, GlobalSeq};
+use longhaul_core::port::store::WorkerLiveness;
 use longhaul_core::raw::Hash;
-use longhaul_core::request::Effect;
+use longhaul_core::request::RequestEffect;
 use longhaul_core::status::Status;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Millis, Timestamp};
-use longhaul_core::usage::{Micros, Usage};
+use longhaul_core::usage::{MicroUsd, Usage};
 
 use crate::mem_store::table::Table;
 
@@ -33,20 +35,20 @@ macro_rules! tables {
         pub(crate) struct Tables {
             $(pub(crate) $name: Table<$key, $row>,)*
             /// Counts rows that have no key of their own. Never falls.
-            pub(crate) counted: u64,
+            pub(crate) last_row_id: u64,
         }
 
         impl Tables {
             /// What was done stands. Says whether anything was.
-            pub(crate) fn keep(&mut self) -> bool {
+            pub(crate) fn commit(&mut self) -> bool {
                 let mut touched = false;
-                $(touched |= self.$name.keep();)*
+                $(touched |= self.$name.commit();)*
                 touched
             }
 
-            /// What was done since the last `keep` never was.
-            pub(crate) fn undo(&mut self) {
-                $(self.$name.undo();)*
+            /// What was done since the last `commit` never was.
+            pub(crate) fn rollback(&mut self) {
+                $(self.$name.rollback();)*
             }
         }
     };
@@ -55,42 +57,42 @@ macro_rules! tables {
 tables! {
     heads: RunId => Head,
     ready: ReadyKey => (),
-    journal: (RunId, Seq) => Line,
-    places: Place => (RunId, Seq),
+    journal: (RunId, Seq) => JournalRow,
+    global_log: GlobalSeq => (RunId, Seq),
     lanes: LaneKey => Lane,
-    members: (LaneKey, u64) => RunId,
+    lane_members: (LaneKey, u64) => RunId,
     gates: GateId => GateRow,
     timers: TimerId => Timer,
     due: (Timestamp, TimerId) => (),
     steers: (RunId, u64) => SteerRow,
-    seats: SandboxId => String,
-    seat_waits: (String, RunId) => SeatWait,
-    accounts: RunId => Account,
-    usage: u64 => Used,
-    outbox: u64 => Letter,
+    slots: SandboxId => String,
+    slot_waits: (String, RunId) => SlotWait,
+    accounts: RunId => BudgetAccount,
+    usage: u64 => UsageEntry,
+    outbox: u64 => OutboxEntry,
     threads: (ThreadKey, u64) => Message,
-    notes: (ResourceKey, u64) => Noticed,
-    blobs: Hash => Content,
+    notes: (ResourceKey, u64) => StoredNote,
+    blobs: Hash => StoredBlob,
     blob_refs: (RunId, Hash) => (),
     definitions: Hash => Arc<[u8]>,
     sandboxes: SandboxId => SandboxRow,
     rules: (RunId, RuleId) => RuleRow,
-    keys: (String, String) => Remembered,
+    idempotency_keys: (String, String) => IdempotentOpen,
     workers: WorkerId => Worker,
-    late: (RunId, u64) => LateResult,
+    late_results: (RunId, u64) => LateResult,
     checkpoints: RunId => Checkpoint,
-    buckets: String => Timestamp,
-    doors: u64 => KeyRow,
-    passes: (PassKind, Hash) => PassRow,
+    blocked_providers: String => Timestamp,
+    api_keys: u64 => KeyRow,
+    tokens: (TokenKind, Hash) => TokenRow,
     links: Hash => LinkRow,
-    replies: ReplyKey => Request,
+    requests: IdempotencyKey => IdempotentRequest,
 }
 
 impl Tables {
     /// The next number for a row that has no key of its own.
-    pub(crate) fn count(&mut self) -> u64 {
-        self.counted += 1;
-        self.counted
+    pub(crate) fn next_row_id(&mut self) -> u64 {
+        self.last_row_id += 1;
+        self.last_row_id
     }
 }
 
@@ -103,13 +105,13 @@ pub(crate) struct Head {
     pub(crate) task: Arc<TaskSpec>,
     pub(crate) state: State,
     pub(crate) epoch: Epoch,
-    pub(crate) last: Seq,
+    pub(crate) last_seq: Seq,
     pub(crate) format: u32,
     /// The lane it takes: none for a step, which lives in its root's.
     pub(crate) lane: Option<LaneKey>,
     /// Its place in the lane while it is in it.
-    pub(crate) place: Option<u64>,
-    pub(crate) sums: Sums,
+    pub(crate) lane_position: Option<u64>,
+    pub(crate) totals: RunTotals,
     pub(crate) created_at: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,
@@ -120,16 +122,10 @@ pub(crate) struct Head {
 pub(crate) enum State {
     Ready,
     Leased(WorkerId),
-    Parked {
-        reason: &'static str,
-        blocked: bool,
-    },
+    Parked { reason: &'static str, blocked: bool },
     LaneWait,
     Paused,
-    Ended {
-        status: Status,
-        code: Option<String>,
-    },
+    Ended { status: Status, code: Option<String> },
 }
 
 impl State {
@@ -152,54 +148,54 @@ impl State {
 
 /// What a run has used.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sums {
+pub(crate) struct RunTotals {
     pub(crate) turns: u32,
     pub(crate) usage: Usage,
-    pub(crate) cost: Option<Micros>,
+    pub(crate) cost: Option<MicroUsd>,
     pub(crate) active: Millis,
 }
 
 /// A fact as it is stored: encoded.
 #[derive(Debug, Clone)]
-pub(crate) struct Line {
+pub(crate) struct JournalRow {
     pub(crate) at: Timestamp,
     pub(crate) epoch: Epoch,
     pub(crate) kind: &'static str,
     pub(crate) version: u16,
-    pub(crate) body: Text,
+    pub(crate) body: StoredBody,
     /// Where it stands in the order of writing.
-    pub(crate) place: Place,
+    pub(crate) global_seq: GlobalSeq,
 }
 
 /// A body that stands in its line, or elsewhere because it is long.
 #[derive(Debug, Clone)]
-pub(crate) enum Text {
-    Here(Arc<str>),
-    Spilled(Hash),
+pub(crate) enum StoredBody {
+    Inline(Arc<str>),
+    Blob(Hash),
 }
 
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lane {
     pub(crate) head: Option<RunId>,
     pub(crate) depth: u32,
-    pub(crate) next_place: u64,
+    pub(crate) next_position: u64,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Timer {
     pub(crate) run: RunId,
     pub(crate) due: Timestamp,
-    pub(crate) what: TimerKind,
+    pub(crate) kind: TimerKind,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct SeatWait {
+pub(crate) struct SlotWait {
     pub(crate) priority: i32,
     pub(crate) since: Timestamp,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Used {
+pub(crate) struct UsageEntry {
     pub(crate) run: RunId,
     pub(crate) root: RunId,
     pub(crate) at: Timestamp,
@@ -207,7 +203,7 @@ pub(crate) struct Used {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Letter {
+pub(crate) struct OutboxEntry {
     pub(crate) run: RunId,
     pub(crate) row: OutboxRow,
     pub(crate) attempts: u32,
@@ -215,21 +211,21 @@ pub(crate) struct Letter {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct Content {
+pub(crate) struct StoredBlob {
     pub(crate) bytes: Arc<[u8]>,
     pub(crate) touched_at: Timestamp,
 }
 
 /// A note under its writer's key.
 #[derive(Debug, Clone)]
-pub(crate) struct Noticed {
+pub(crate) struct StoredNote {
     pub(crate) key: String,
     pub(crate) note: Note,
 }
 
 /// A request that was carried out under a key.
 #[derive(Debug, Clone)]
-pub(crate) struct Remembered {
+pub(crate) struct IdempotentOpen {
     pub(crate) body: Hash,
     pub(crate) runs: Vec<RunId>,
     pub(crate) until: Timestamp,
@@ -237,28 +233,28 @@ pub(crate) struct Remembered {
 
 /// A request that must count once.
 #[derive(Debug, Clone)]
-pub(crate) struct Request {
+pub(crate) struct IdempotentRequest {
     pub(crate) body: Hash,
     pub(crate) until: Timestamp,
     pub(crate) lease_until: Timestamp,
     /// None: it still runs.
-    pub(crate) reply: Option<Reply>,
-    pub(crate) effect: Option<Effect>,
+    pub(crate) response: Option<StoredResponse>,
+    pub(crate) effect: Option<RequestEffect>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) struct Worker {
     pub(crate) host: String,
     pub(crate) build: String,
-    pub(crate) standing: Standing,
-    pub(crate) beat_at: Timestamp,
-    pub(crate) in_touch_since: Timestamp,
+    pub(crate) liveness: WorkerLiveness,
+    pub(crate) heartbeat_at: Timestamp,
+    pub(crate) live_since: Timestamp,
     pub(crate) ttl: Millis,
 }
 
 impl Worker {
     /// Whether its heartbeat is stale: too old, or from the future.
-    pub(crate) fn is_silent(&self, now: Timestamp) -> bool {
-        !self.beat_at.is_within(self.ttl, now)
+    pub(crate) fn is_stale(&self, now: Timestamp) -> bool {
+        !self.heartbeat_at.is_within(self.ttl, now)
     }
 }

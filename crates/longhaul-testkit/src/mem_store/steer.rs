@@ -2,27 +2,27 @@
 //!
 //! Never: settles one twice.
 
-use longhaul_core::change::{STEERS_MAX, SteerMove, SteerRow, SteerStatus};
+use longhaul_core::change::{STEERS_MAX, SteerRow, SteerStatus, SteerUpdate};
 use longhaul_core::id::RunId;
 use longhaul_core::port::store::Refused;
 
 use crate::mem_store::rows::Tables;
-use crate::mem_store::tx::{Changed, Tx, refuse};
+use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
     /// One more message waits.
-    pub(crate) fn queue_steer(&mut self, run: RunId, steer: SteerRow) -> Changed {
+    pub(crate) fn queue_steer(&mut self, run: RunId, steer: SteerRow) -> ChangeResult {
         let rows = self.tables.steers_of(run);
         if rows.filter(|(_, row)| is_queued(row)).count() >= STEERS_MAX {
             return refuse(Refused::SteersFull);
         }
-        let place = self.tables.count();
-        self.tables.steers.put((run, place), steer);
+        let place = self.tables.next_row_id();
+        self.tables.steers.insert((run, place), steer);
         Ok(())
     }
 
     /// A waiting message changes or is settled.
-    pub(crate) fn change_steer(&mut self, run: RunId, to: &SteerMove) -> Changed {
+    pub(crate) fn update_steer(&mut self, run: RunId, to: &SteerUpdate) -> ChangeResult {
         let rows = self.tables.steers_of(run);
         let mut waiting = rows.filter(|(_, row)| row.steer == to.steer && is_queued(row));
         let found = waiting.next().map(|(key, _)| *key);
@@ -30,8 +30,8 @@ impl Tx<'_> {
         let Some(key) = found else {
             return refuse(Refused::SteerSettled);
         };
-        self.tables.steers.change(&key, |row| {
-            if let Some((text, delivery)) = &to.words {
+        self.tables.steers.update(&key, |row| {
+            if let Some((text, delivery)) = &to.edit {
                 row.text.clone_from(text);
                 row.delivery = *delivery;
             }

@@ -13,7 +13,7 @@ use longhaul_core::port::store::{StoreError, Watch};
 use longhaul_core::time::{Clock, Timestamp};
 
 use crate::mem_store::rows::Tables;
-use crate::mem_store::tx::{Broken, Tx, Undo};
+use crate::mem_store::tx::{BrokenRule, Rollback, Tx};
 use crate::mem_store::view::{HeadView, LaneView};
 
 /// A store in memory. Clones are handles of the same store.
@@ -26,27 +26,27 @@ pub struct MemStore {
 struct Shared {
     tables: Mutex<Tables>,
     clock: Arc<dyn Clock>,
-    broken: Option<Broken>,
+    broken_rule: Option<BrokenRule>,
     changes: watch::Sender<u64>,
 }
 
 impl MemStore {
     /// An empty store that reads the time from `clock`.
     pub fn new(clock: impl Clock + 'static) -> Self {
-        Self::with(clock, None)
+        Self::build(clock, None)
     }
 
     /// A store with one of its rules broken, for checking the checkers.
-    pub fn broken(clock: impl Clock + 'static, broken: Broken) -> Self {
-        Self::with(clock, Some(broken))
+    pub fn with_broken_rule(clock: impl Clock + 'static, broken: BrokenRule) -> Self {
+        Self::build(clock, Some(broken))
     }
 
-    fn with(clock: impl Clock + 'static, broken: Option<Broken>) -> Self {
+    fn build(clock: impl Clock + 'static, broken: Option<BrokenRule>) -> Self {
         Self {
             shared: Arc::new(Shared {
                 tables: Mutex::default(),
                 clock: Arc::new(clock),
-                broken,
+                broken_rule: broken,
                 changes: watch::Sender::new(0),
             }),
         }
@@ -68,22 +68,22 @@ impl MemStore {
     }
 
     /// Looks, without changing anything.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Tx<'_>) -> T) -> T {
+    pub(crate) fn read_tx<T>(&self, look: impl FnOnce(&Tx<'_>) -> T) -> T {
         let mut tables = self.tables();
         look(&self.tx(&mut tables))
     }
 
     /// One transaction: what it says to be undone never was.
-    pub(crate) fn change<T>(
+    pub(crate) fn write_tx<T>(
         &self,
-        work: impl FnOnce(&mut Tx<'_>) -> Result<T, Undo<T>>,
+        work: impl FnOnce(&mut Tx<'_>) -> Result<T, Rollback<T>>,
     ) -> Result<T, StoreError> {
         let mut tables = self.tables();
         let done = work(&mut self.tx(&mut tables));
         let touched = match done {
-            Ok(_) => tables.keep(),
+            Ok(_) => tables.commit(),
             Err(_) => {
-                tables.undo();
+                tables.rollback();
                 false
             }
         };
@@ -92,16 +92,14 @@ impl MemStore {
             self.shared.changes.send_modify(|count| *count += 1);
         }
         match done {
-            Ok(said) | Err(Undo::Say(said)) => Ok(said),
-            Err(Undo::Fault(fault)) => Err(fault),
+            Ok(said) | Err(Rollback::Answer(said)) => Ok(said),
+            Err(Rollback::Error(fault)) => Err(fault),
         }
     }
 
     /// Tells of every transaction from now on.
-    pub(crate) fn changes(&self) -> Box<dyn Watch> {
-        Box::new(MemWatch {
-            changes: self.shared.changes.subscribe(),
-        })
+    pub(crate) fn watch_changes(&self) -> Box<dyn Watch> {
+        Box::new(MemWatch { changes: self.shared.changes.subscribe() })
     }
 
     pub(crate) fn time(&self) -> Timestamp {
@@ -109,11 +107,7 @@ impl MemStore {
     }
 
     fn tx<'a>(&self, tables: &'a mut Tables) -> Tx<'a> {
-        Tx {
-            tables,
-            now: self.time(),
-            broken: self.shared.broken,
-        }
+        Tx { tables, now: self.time(), broken_rule: self.shared.broken_rule }
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {

@@ -10,15 +10,12 @@ use std::ops::RangeBounds;
 #[derive(Debug)]
 pub(crate) struct Table<K, V> {
     rows: BTreeMap<K, V>,
-    before: Vec<(K, Option<V>)>,
+    undo_log: Vec<(K, Option<V>)>,
 }
 
 impl<K, V> Default for Table<K, V> {
     fn default() -> Self {
-        Self {
-            rows: BTreeMap::new(),
-            before: Vec::new(),
-        }
+        Self { rows: BTreeMap::new(), undo_log: Vec::new() }
     }
 }
 
@@ -27,7 +24,7 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
         self.rows.get(key)
     }
 
-    pub(crate) fn has(&self, key: &K) -> bool {
+    pub(crate) fn contains(&self, key: &K) -> bool {
         self.rows.contains_key(key)
     }
 
@@ -43,28 +40,28 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
     }
 
     /// Puts a row in its place, whatever stood there.
-    pub(crate) fn put(&mut self, key: K, row: V) {
+    pub(crate) fn insert(&mut self, key: K, row: V) {
         let before = self.rows.insert(key.clone(), row);
-        self.before.push((key, before));
+        self.undo_log.push((key, before));
     }
 
     /// Takes a row away.
-    pub(crate) fn take(&mut self, key: &K) -> Option<V> {
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let row = self.rows.remove(key)?;
-        self.before.push((key.clone(), Some(row.clone())));
+        self.undo_log.push((key.clone(), Some(row.clone())));
         Some(row)
     }
 
     /// Changes a row if it is there.
-    pub(crate) fn change(&mut self, key: &K, change: impl FnOnce(&mut V)) {
+    pub(crate) fn update(&mut self, key: &K, change: impl FnOnce(&mut V)) {
         if let Some(row) = self.rows.get_mut(key) {
-            self.before.push((key.clone(), Some(row.clone())));
+            self.undo_log.push((key.clone(), Some(row.clone())));
             change(row);
         }
     }
 
     /// Takes away the rows that `gone` points at and says how many they were.
-    pub(crate) fn take_where(&mut self, gone: impl Fn(&K, &V) -> bool) -> usize {
+    pub(crate) fn remove_where(&mut self, gone: impl Fn(&K, &V) -> bool) -> usize {
         let keys: Vec<K> = self
             .rows
             .iter()
@@ -72,21 +69,21 @@ impl<K: Ord + Clone, V: Clone> Table<K, V> {
             .map(|(key, _)| key.clone())
             .collect();
         for key in &keys {
-            self.take(key);
+            self.remove(key);
         }
         keys.len()
     }
 
     /// What was done stands. Says whether anything was.
-    pub(crate) fn keep(&mut self) -> bool {
-        let touched = !self.before.is_empty();
-        self.before.clear();
+    pub(crate) fn commit(&mut self) -> bool {
+        let touched = !self.undo_log.is_empty();
+        self.undo_log.clear();
         touched
     }
 
-    /// What was done since the last `keep` never was.
-    pub(crate) fn undo(&mut self) {
-        while let Some((key, row)) = self.before.pop() {
+    /// What was done since the last `commit` never was.
+    pub(crate) fn rollback(&mut self) {
+        while let Some((key, row)) = self.undo_log.pop() {
             match row {
                 Some(row) => self.rows.insert(key, row),
                 None => self.rows.remove(&key),
@@ -100,17 +97,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn undo_takes_back_exactly_what_was_done_since_the_last_keep() {
+    fn rollback_reverts_exactly_the_changes_since_the_last_commit() {
         let mut table: Table<u8, &str> = Table::default();
-        table.put(1, "one");
-        table.put(2, "two");
-        table.keep();
-        table.put(1, "uno");
-        table.change(&1, |row| *row = "eins");
-        table.take(&2);
-        table.put(3, "three");
-        table.take_where(|_, row| *row == "three");
-        table.undo();
+        table.insert(1, "one");
+        table.insert(2, "two");
+        table.commit();
+        table.insert(1, "uno");
+        table.update(&1, |row| *row = "eins");
+        table.remove(&2);
+        table.insert(3, "three");
+        table.remove_where(|_, row| *row == "three");
+        table.rollback();
         let rows: Vec<_> = table.iter().collect();
         assert_eq!(rows, [(&1, &"one"), (&2, &"two")]);
     }

@@ -2,37 +2,32 @@
 //!
 //! Never: wakes a run itself. A fact does, and it spends the timer with it.
 
-use longhaul_core::change::{Due, TimerKind, TimerMove};
+use longhaul_core::change::{Due, TimerKind, TimerUpdate};
 use longhaul_core::id::TimerId;
 use longhaul_core::policy::gate::{GateStatus, OnTimeout};
-use longhaul_core::port::shelves::DueTimer;
+use longhaul_core::port::records::DueTimer;
 use longhaul_core::port::store::Refused;
 
 use crate::mem_store::rows::Timer;
-use crate::mem_store::tx::{Changed, Tx, refuse};
+use crate::mem_store::tx::{ChangeResult, Tx, refuse};
 
 impl Tx<'_> {
     /// Arms a timer or spends one.
-    pub(crate) fn set_timer(&mut self, to: TimerMove) -> Changed {
+    pub(crate) fn set_timer(&mut self, to: TimerUpdate) -> ChangeResult {
         match to {
-            TimerMove::Arm {
-                timer,
-                run,
-                due,
-                what,
-            } => {
+            TimerUpdate::Arm { timer, run, due, kind: what } => {
                 let due = match due {
                     Due::Now => self.now,
                     Due::After(span) => self.now.plus(span),
                     Due::At(at) => at,
                 };
-                self.arm(timer, Timer { run, due, what });
+                self.arm(timer, Timer { run, due, kind: what });
             }
-            TimerMove::Spend(timer) => {
-                let Some(spent) = self.tables.timers.take(&timer) else {
-                    return refuse(Refused::TimerSpent);
+            TimerUpdate::Consume(timer) => {
+                let Some(spent) = self.tables.timers.remove(&timer) else {
+                    return refuse(Refused::TimerConsumed);
                 };
-                self.tables.due.take(&(spent.due, timer));
+                self.tables.due.remove(&(spent.due, timer));
             }
         }
         Ok(())
@@ -40,15 +35,15 @@ impl Tx<'_> {
 
     /// Sets a timer, in place of the one that had its name.
     pub(crate) fn arm(&mut self, id: TimerId, timer: Timer) {
-        if let Some(before) = self.tables.timers.take(&id) {
-            self.tables.due.take(&(before.due, id));
+        if let Some(before) = self.tables.timers.remove(&id) {
+            self.tables.due.remove(&(before.due, id));
         }
-        self.tables.due.put((timer.due, id), ());
-        self.tables.timers.put(id, timer);
+        self.tables.due.insert((timer.due, id), ());
+        self.tables.timers.insert(id, timer);
     }
 
     /// Timers that are due, the longest due first.
-    pub(crate) fn due(&self, limit: usize) -> Vec<DueTimer> {
+    pub(crate) fn due_timers(&self, limit: usize) -> Vec<DueTimer> {
         let come = self.tables.due.iter().map(|(key, ())| key);
         let come = come.take_while(|(due, _)| *due <= self.now).take(limit);
         come.filter_map(|(due, id)| {
@@ -56,17 +51,17 @@ impl Tx<'_> {
             Some(DueTimer {
                 timer: *id,
                 run: timer.run,
-                what: timer.what.clone(),
+                kind: timer.kind.clone(),
                 due: *due,
-                ended: self.is_ended(timer.run),
-                gate: self.silence(&timer.what),
+                run_ended: self.is_ended(timer.run),
+                gate_on_timeout: self.gate_timeout(&timer.kind),
             })
         })
         .collect()
     }
 
     /// What the silence at a gate means, if it is still open.
-    fn silence(&self, what: &TimerKind) -> Option<OnTimeout> {
+    fn gate_timeout(&self, what: &TimerKind) -> Option<OnTimeout> {
         let (TimerKind::GateDeadline(gate) | TimerKind::GateRemind(gate)) = what else {
             return None;
         };

@@ -11,7 +11,7 @@ use crate::mem_store::rows::Tables;
 
 /// A rule that is broken on purpose, so that a checker can show that it sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Broken {
+pub enum BrokenRule {
     /// A driver's epoch and name are not looked at.
     Fence,
     /// A run parks although its journal has moved on.
@@ -28,35 +28,35 @@ pub enum Broken {
 pub(crate) struct Tx<'a> {
     pub(crate) tables: &'a mut Tables,
     pub(crate) now: Timestamp,
-    pub(crate) broken: Option<Broken>,
+    pub(crate) broken_rule: Option<BrokenRule>,
 }
 
 /// Why a transaction is taken back.
 #[derive(Debug)]
-pub(crate) enum Undo<T> {
+pub(crate) enum Rollback<T> {
     /// The caller is told this.
-    Say(T),
+    Answer(T),
     /// The store itself failed.
-    Fault(StoreError),
+    Error(StoreError),
 }
 
-impl<T> From<StoreError> for Undo<T> {
+impl<T> From<StoreError> for Rollback<T> {
     fn from(fault: StoreError) -> Self {
-        Self::Fault(fault)
+        Self::Error(fault)
     }
 }
 
 /// What one change of a row gives.
-pub(crate) type Changed = Result<(), Undo<Refused>>;
+pub(crate) type ChangeResult = Result<(), Rollback<Refused>>;
 
 /// A row says no.
-pub(crate) fn refuse(why: Refused) -> Changed {
-    Err(Undo::Say(why))
+pub(crate) fn refuse(why: Refused) -> ChangeResult {
+    Err(Rollback::Answer(why))
 }
 
 /// Facts that one author adds to one journal.
 #[derive(Debug)]
-pub(crate) struct Growth<'a> {
+pub(crate) struct JournalAppend<'a> {
     pub(crate) run: RunId,
     pub(crate) epoch: Epoch,
     pub(crate) events: &'a [Event],

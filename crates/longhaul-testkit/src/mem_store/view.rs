@@ -4,7 +4,7 @@
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{Epoch, LaneKey, RunId, Seq, WorkerId};
-use longhaul_core::port::store::{ReadAsk, StoreError};
+use longhaul_core::port::store::{ReadRequest, StoreError};
 
 use crate::mem_store::rows::{State, Tables};
 
@@ -18,13 +18,13 @@ pub struct HeadView {
     /// The fence.
     pub epoch: Epoch,
     /// The last place of its journal.
-    pub last: Seq,
+    pub last_seq: Seq,
     /// Who drives it.
     pub worker: Option<WorkerId>,
     /// Why it is parked.
     pub reason: Option<&'static str>,
     /// Its place in its lane while it is in it.
-    pub place: Option<u64>,
+    pub lane_position: Option<u64>,
 }
 
 /// A lane as it stands, with everybody in it.
@@ -44,11 +44,7 @@ impl Tables {
     pub(crate) fn journals(&self) -> Result<Vec<(RunId, Vec<Entry>)>, StoreError> {
         let runs = self.heads.iter().map(|(run, _)| *run);
         runs.map(|run| {
-            let whole = ReadAsk {
-                run,
-                after: Seq::START,
-                limit: usize::MAX,
-            };
+            let whole = ReadRequest { run, after: Seq::START, limit: usize::MAX };
             self.page(whole).map(|(entries, _)| (run, entries))
         })
         .collect()
@@ -69,10 +65,10 @@ impl Tables {
                     run: *run,
                     state: head.state.as_str(),
                     epoch: head.epoch,
-                    last: head.last,
+                    last_seq: head.last_seq,
                     worker,
                     reason,
-                    place: head.place,
+                    lane_position: head.lane_position,
                 }
             })
             .collect()
@@ -83,7 +79,7 @@ impl Tables {
         lanes
             .map(|(key, lane)| {
                 let everybody = (key.clone(), 0)..=(key.clone(), u64::MAX);
-                let members = self.members.range(everybody);
+                let members = self.lane_members.range(everybody);
                 LaneView {
                     lane: key.clone(),
                     head: lane.head,

@@ -3,49 +3,39 @@
 //! Never: asks the store or the heart what should be. A checker that shares
 //! code with what it checks finds nothing.
 
+mod budget;
 mod calls;
-mod debts;
 mod lanes;
-mod money;
+mod lost_results;
 mod order;
 
 use longhaul_core::event::entry::Entry;
 use longhaul_core::id::RunId;
 
-pub use crate::sim::check::debts::check_debts;
+pub use crate::sim::check::lost_results::check_lost_results;
 
-use crate::sim::Fault;
-use crate::sim::outside::{Asked, Deed};
+use crate::sim::SimError;
+use crate::sim::external_world::{ModelCall, ToolEffect};
 
 /// What is left of a history.
 #[derive(Debug)]
-pub struct Seen {
+pub struct SimHistory {
     /// Every journal.
     pub journals: Vec<(RunId, Vec<Entry>)>,
     /// Everything that was done to the world.
-    pub deeds: Vec<Deed>,
+    pub effects: Vec<ToolEffect>,
     /// Every question to the model.
-    pub asked: Vec<Asked>,
+    pub model_calls: Vec<ModelCall>,
 }
 
-impl Seen {
+impl SimHistory {
     /// Every event of every run in the order of time, for whoever must find out
     /// what happened.
     pub fn timeline(&self) -> String {
-        let mut all: Vec<&Entry> = self
-            .journals
-            .iter()
-            .flat_map(|(_, entries)| entries)
-            .collect();
+        let mut all: Vec<&Entry> = self.journals.iter().flat_map(|(_, entries)| entries).collect();
         all.sort_by_key(|entry| (entry.at, entry.run, entry.seq));
         let line = |entry: &&Entry| {
-            let Entry {
-                run,
-                seq,
-                at,
-                epoch,
-                event,
-            } = entry;
+            let Entry { run, seq, at, epoch, event } = entry;
             format!("{at} {run} {seq} e{epoch} {}\n", event.kind())
         };
         all.iter().map(line).collect()
@@ -53,17 +43,17 @@ impl Seen {
 }
 
 /// Checks everything; the first violation is told.
-pub fn check(seen: &Seen) -> Result<(), Fault> {
+pub fn check(seen: &SimHistory) -> Result<(), SimError> {
     for (run, entries) in &seen.journals {
-        order::check(entries).map_err(|what| named(*run, &what))?;
-        calls::check(entries, &seen.deeds).map_err(|what| named(*run, &what))?;
-        money::check(entries).map_err(|what| named(*run, &what))?;
+        order::check(entries).map_err(|what| with_run(*run, &what))?;
+        calls::check(entries, &seen.effects).map_err(|what| with_run(*run, &what))?;
+        budget::check(entries).map_err(|what| with_run(*run, &what))?;
     }
-    calls::asked_once(&seen.asked)?;
+    calls::check_model_calls(&seen.model_calls)?;
     lanes::check(&seen.journals)?;
     Ok(())
 }
 
-fn named(run: RunId, what: &str) -> String {
+fn with_run(run: RunId, what: &str) -> String {
     format!("{run}: {what}")
 }

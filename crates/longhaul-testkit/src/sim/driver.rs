@@ -7,91 +7,100 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_core::change::LateResult;
-use longhaul_core::event::run::RunPerceived;
+use longhaul_core::event::environment::MemoryCompacted;
+use longhaul_core::event::run::RunPrepared;
 use longhaul_core::event::tool::{ToolSurfaced, ToolVerified};
-use longhaul_core::event::turn::Seen;
-use longhaul_core::event::world::MemoryCompacted;
+use longhaul_core::event::turn::PerceptionUpdate;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{Epoch, RunId, Seq, WorkerId};
 use longhaul_core::message::{Message, Part};
-use longhaul_core::port::keyring::Keyring;
-use longhaul_core::port::model::Ask;
-use longhaul_core::port::shelves::Shelves;
-use longhaul_core::port::store::{Append, Appended, Author, Claimed, ReadAsk, Refused, Store};
-use longhaul_core::raw::{Body, Hash};
+use longhaul_core::port::auth::AuthStore;
+use longhaul_core::port::model::ModelRequest;
+use longhaul_core::port::records::RecordStore;
+use longhaul_core::port::store::{
+    AppendRequest, Appended, Author, Claim, ReadRequest, Refused, Store,
+};
+use longhaul_core::raw::{Hash, StoredText};
 use longhaul_core::time::Millis;
 use longhaul_core::usage::Usage;
-use longhaul_run::input::{CutOff, Looked, Replied, ToolDone, ToolEnd};
-use longhaul_run::next::{Todo, Work};
-use longhaul_run::outside::{View, Word, tell};
-use longhaul_run::{Input, Moment, Run, Step, decide, next};
+use longhaul_run::commands::{RunCommand, RunSnapshot, decide_command};
+use longhaul_run::input::{
+    InterruptedReply, ModelReply, PerceptionRefresh, ToolCallResult, ToolCallStatus,
+};
+use longhaul_run::next::{CallAction, CallTask};
+use longhaul_run::{DecideContext, Input, Run, Step, decide, next};
 
-use crate::sim::Fault;
-use crate::sim::outside::{Asked, Deed, Outside};
-use crate::sim::script::{Script, TARIFF, appraise};
+use crate::sim::SimError;
+use crate::sim::external_world::{ExternalWorld, ModelCall, ToolEffect};
+use crate::sim::script::{PRICING, Script, classify};
 
 /// What a driver works with.
 #[derive(Debug, Clone)]
-pub struct Ports {
+pub struct SimServices {
     /// The journal and the queue.
     pub store: Arc<dyn Store>,
     /// The rows beside them.
-    pub shelves: Arc<dyn Shelves>,
+    pub records: Arc<dyn RecordStore>,
     /// Keys and what they gave out.
-    pub keyring: Arc<dyn Keyring>,
+    pub auth: Arc<dyn AuthStore>,
     /// The world that tools touch.
-    pub outside: Outside,
+    pub world: ExternalWorld,
 }
 
 /// One claimed run in a worker's hands.
 #[derive(Debug)]
-pub struct Drive {
-    ports: Ports,
+pub struct ReferenceDriver {
+    services: SimServices,
     run_id: RunId,
     worker: WorkerId,
     epoch: Epoch,
     run: Option<Run>,
-    moment: Moment,
-    stage: Doing,
+    ctx: DecideContext,
+    stage: DriverStage,
 }
 
 /// What the driver holds in its hands and would lose in a crash.
 #[derive(Debug)]
-enum Doing {
+enum DriverStage {
     /// It has just claimed.
-    Arriving,
+    Claimed,
     /// It is about to ask what is next.
-    Free,
+    Ready,
     /// The model was asked and has not answered.
-    Asking(Ask),
+    CallingModel(ModelRequest),
     /// Tools are at work: these are not done yet, these are.
-    Using(Vec<Todo>, Vec<ToolDone>),
+    RunningTools(Vec<CallTask>, Vec<ToolCallResult>),
     /// It has something to tell.
-    Telling(Input),
+    Committing(Input),
 }
 
 /// Whether a drive goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Going {
+pub enum DriveProgress {
     /// There is more to do.
-    On,
+    Continue,
     /// Something was written, and there is more to do.
-    Wrote,
+    Committed,
     /// The run rests, has ended, or is another's.
-    Over,
+    Done,
 }
 
-impl Drive {
+impl ReferenceDriver {
     /// Takes up a claimed run.
-    pub fn new(ports: Ports, worker: WorkerId, claimed: &Claimed, moment: Moment) -> Self {
+    pub fn new(
+        ports: SimServices,
+        worker: WorkerId,
+        claimed: &Claim,
+        moment: DecideContext,
+    ) -> Self {
         Self {
-            ports,
+            services: ports,
             run_id: claimed.run,
             worker,
             epoch: claimed.epoch,
             run: None,
-            moment,
-            stage: Doing::Arriving,
+            ctx: moment,
+            stage: DriverStage::Claimed,
         }
     }
 
@@ -101,317 +110,269 @@ impl Drive {
     }
 
     /// Whether the next step tells something: a kill before it loses an answer.
-    pub const fn is_telling(&self) -> bool {
-        matches!(self.stage, Doing::Telling(_))
+    pub const fn is_committing(&self) -> bool {
+        matches!(self.stage, DriverStage::Committing(_))
     }
 
     /// Does one small step. `choose` draws a number below its argument.
-    pub async fn step(&mut self, choose: &mut dyn FnMut(usize) -> usize) -> Result<Going, Fault> {
-        match std::mem::replace(&mut self.stage, Doing::Free) {
-            Doing::Arriving => {
+    pub async fn step(
+        &mut self,
+        choose: &mut dyn FnMut(usize) -> usize,
+    ) -> Result<DriveProgress, SimError> {
+        match std::mem::replace(&mut self.stage, DriverStage::Ready) {
+            DriverStage::Claimed => {
                 self.catch_up().await?;
-                self.stage = Doing::Telling(Input::GoOn);
-                Ok(Going::On)
+                self.stage = DriverStage::Committing(Input::Advance);
+                Ok(DriveProgress::Continue)
             }
-            Doing::Free => self.look(),
-            Doing::Asking(ask) => {
+            DriverStage::Ready => self.next_step(),
+            DriverStage::CallingModel(ask) => {
                 if choose(3) == 0 {
                     self.catch_up().await?;
                 }
-                self.hear(&ask);
-                Ok(Going::On)
+                self.receive_reply(&ask);
+                Ok(DriveProgress::Continue)
             }
-            Doing::Using(todo, done) => {
+            DriverStage::RunningTools(todo, done) => {
                 if choose(3) == 0 {
                     self.catch_up().await?;
                 }
-                self.use_one(todo, done, choose);
-                Ok(Going::On)
+                self.run_one_tool(todo, done, choose);
+                Ok(DriveProgress::Continue)
             }
-            Doing::Telling(input) => self.tell(input).await,
+            DriverStage::Committing(input) => self.commit(input).await,
         }
     }
 
     /// Reads what others have written and folds it.
-    async fn catch_up(&mut self) -> Result<(), Fault> {
+    async fn catch_up(&mut self) -> Result<(), SimError> {
         loop {
             let after = self.run.as_ref().map_or(Seq::START, Run::seq);
-            let ask = ReadAsk {
-                run: self.run_id,
-                after,
-                limit: 100,
-            };
-            let page = self.ports.store.read(ask).await?;
+            let ask = ReadRequest { run: self.run_id, after, limit: 100 };
+            let page = self.services.store.read(ask).await?;
             for entry in &page.entries {
                 match &mut self.run {
-                    None => self.run = Some(Run::begin(entry)?),
+                    None => self.run = Some(Run::from_first_entry(entry)?),
                     Some(run) => run.apply(entry)?,
                 }
             }
-            self.moment = Moment::at(page.now);
-            if self.run.as_ref().is_none_or(|run| run.seq() >= page.last) {
+            self.ctx = DecideContext::new(page.now);
+            if self.run.as_ref().is_none_or(|run| run.seq() >= page.last_seq) {
                 return Ok(());
             }
         }
     }
 
     /// Asks the heart what must be done.
-    fn look(&mut self) -> Result<Going, Fault> {
+    fn next_step(&mut self) -> Result<DriveProgress, SimError> {
         let Some(run) = &self.run else {
-            return Ok(Going::Over);
+            return Ok(DriveProgress::Done);
         };
-        self.stage = match next(run, self.moment.now) {
-            Step::Perceive => Doing::Telling(Input::Perceived(Box::new(perceive(run)), Vec::new())),
-            Step::Look => Doing::Telling(Input::Looked(Box::new(look(run)))),
+        self.stage = match next(run, self.ctx.now) {
+            Step::Prepare => {
+                DriverStage::Committing(Input::Prepared(Box::new(sim_preparation(run)), Vec::new()))
+            }
+            Step::RefreshPerception => {
+                DriverStage::Committing(Input::PerceptionRefreshed(Box::new(sim_perception(run))))
+            }
             Step::AskModel(ask) | Step::Compact(ask) => {
                 longhaul_run::next::check_conversation(&ask.messages)?;
                 let (turn, attempt) = (ask.turn, ask.attempt);
-                self.ports.outside.ask(Asked {
+                self.services.world.record_model_call(ModelCall {
                     run: self.run_id,
                     turn,
                     attempt,
                 });
-                Doing::Asking(ask)
+                DriverStage::CallingModel(ask)
             }
-            Step::UseTools(todo) => Doing::Using(todo, Vec::new()),
-            Step::Park(_) | Step::Finish(_) | Step::GoOn => Doing::Telling(Input::GoOn),
-            Step::Rest => return Ok(Going::Over),
+            Step::UseTools(todo) => DriverStage::RunningTools(todo, Vec::new()),
+            Step::Park(_) | Step::Finish(_) | Step::Advance => {
+                DriverStage::Committing(Input::Advance)
+            }
+            Step::Idle => return Ok(DriveProgress::Done),
         };
-        Ok(Going::On)
+        Ok(DriveProgress::Continue)
     }
 
     /// The model answers, or is cut off.
-    fn hear(&mut self, ask: &Ask) {
+    fn receive_reply(&mut self, ask: &ModelRequest) {
         let Some(run) = &self.run else { return };
         let input = if run.is_stopping() {
             let failure = Failure::new(FailureClass::Stopped, "stopped");
-            Input::ModelFailed {
-                failure,
-                cost: None,
-                active: Millis(3),
-            }
+            Input::ModelFailed { failure, cost: None, active: Millis(3) }
         } else if run.is_interrupted() {
-            Input::Interrupted(CutOff {
+            Input::ModelInterrupted(InterruptedReply {
                 text: "I was about to".into(),
-                usage: Usage {
-                    output_tokens: 4,
-                    estimated: true,
-                    ..Usage::default()
-                },
-                cost: Some(TARIFF.price.unwrap_or_default().of(Usage::default())),
+                usage: Usage { output_tokens: 4, estimated: true, ..Usage::default() },
+                cost: Some(PRICING.price.unwrap_or_default().cost(Usage::default())),
                 active: Millis(3),
             })
-        } else if matches!(next(run, self.moment.now), Step::Compact(_)) {
-            Input::Compacted(Box::new(compact(ask)))
+        } else if matches!(next(run, self.ctx.now), Step::Compact(_)) {
+            Input::Compacted(Box::new(sim_compaction(ask)))
         } else {
-            match Script::of(&run.task().input).reply(ask) {
-                Err(failure) => Input::ModelFailed {
-                    failure,
-                    cost: None,
-                    active: Millis(4),
-                },
+            match Script::from_input(&run.task().input).reply(ask) {
+                Err(failure) => Input::ModelFailed { failure, cost: None, active: Millis(4) },
                 Ok(answered) => {
-                    let calls = answered.reply.calls().map(appraise).collect();
-                    Input::Replied(Box::new(Replied {
-                        answered,
+                    let calls = answered.reply.calls().map(classify).collect();
+                    Input::ModelReplied(Box::new(ModelReply {
+                        response: answered,
                         calls,
-                        fit: None,
+                        output_check: None,
                         active: Millis(5),
                     }))
                 }
             }
         };
-        self.stage = Doing::Telling(input);
+        self.stage = DriverStage::Committing(input);
     }
 
     /// Lets one tool do its work, or tells what is done so far.
-    fn use_one(
+    fn run_one_tool(
         &mut self,
-        mut todo: Vec<Todo>,
-        mut done: Vec<ToolDone>,
+        mut todo: Vec<CallTask>,
+        mut done: Vec<ToolCallResult>,
         choose: &mut dyn FnMut(usize) -> usize,
     ) {
         if todo.is_empty() || (!done.is_empty() && choose(4) == 0) {
-            self.stage = Doing::Telling(Input::ToolsDone(done));
+            self.stage = DriverStage::Committing(Input::ToolsDone(done));
             return;
         }
         let next = todo.remove(choose(todo.len()));
-        if next.work == Work::Verify {
-            let finding = self.ports.outside.verify(self.run_id, next.call);
+        if next.action == CallAction::Verify {
+            let finding = self.services.world.verify(self.run_id, next.call);
             let call = next.call;
-            let seen = ToolVerified { call, finding };
-            self.stage = Doing::Telling(Input::Verified(seen, Vec::new()));
+            let seen = ToolVerified { call, outcome: finding };
+            self.stage = DriverStage::Committing(Input::Verified(seen, Vec::new()));
             return;
         }
-        let stopping = self
-            .run
-            .as_ref()
-            .is_some_and(|run| run.is_stopping() || run.is_interrupted());
+        let stopping =
+            self.run.as_ref().is_some_and(|run| run.is_stopping() || run.is_interrupted());
         let (end, output) = if stopping {
-            (
-                ToolEnd::Interrupted,
-                longhaul_core::event::tool::ToolOutput::text("stopped"),
-            )
+            (ToolCallStatus::Interrupted, longhaul_core::event::tool::ToolOutput::text("stopped"))
         } else {
-            let deed = Deed {
+            let deed = ToolEffect {
                 run: self.run_id,
                 call: next.call,
                 epoch: self.epoch,
                 class: next.class,
             };
-            (ToolEnd::Completed, self.ports.outside.act(deed))
+            (ToolCallStatus::Completed, self.services.world.perform(deed))
         };
-        done.push(ToolDone {
+        done.push(ToolCallResult {
             call: next.call,
-            end,
+            status: end,
             output,
             active: Millis(2),
             blobs: Vec::new(),
         });
-        self.stage = Doing::Using(todo, done);
+        self.stage = DriverStage::RunningTools(todo, done);
     }
 
     /// Decides an input and writes what follows; when the journal has moved on
     /// it is decided again, never produced again.
-    async fn tell(&mut self, input: Input) -> Result<Going, Fault> {
+    async fn commit(&mut self, input: Input) -> Result<DriveProgress, SimError> {
         let Some(run) = &self.run else {
-            return Ok(Going::Over);
+            return Ok(DriveProgress::Done);
         };
-        let Ok(batch) = decide(run, input.clone(), self.moment) else {
+        let Ok(batch) = decide(run, input.clone(), self.ctx) else {
             // It no longer fits, such as a result that surfaced meanwhile.
-            return Ok(Going::On);
+            return Ok(DriveProgress::Continue);
         };
         if batch.is_empty() {
-            return Ok(Going::On);
+            return Ok(DriveProgress::Continue);
         }
-        let author = Author::Driver {
-            worker: self.worker,
-            epoch: self.epoch,
-            after: run.seq(),
-        };
-        let append = Append {
-            run: self.run_id,
-            author,
-            batch,
-        };
-        match self.ports.store.append(append).await? {
+        let author = Author::Driver { worker: self.worker, epoch: self.epoch, after: run.seq() };
+        let append = AppendRequest { run: self.run_id, author, batch };
+        match self.services.store.append(append).await? {
             Appended::At { .. } => {
                 self.catch_up().await?;
-                Ok(Going::Wrote)
+                Ok(DriveProgress::Committed)
             }
-            Appended::MovedOn => {
+            Appended::Conflict => {
                 self.catch_up().await?;
-                self.stage = Doing::Telling(input);
-                Ok(Going::On)
+                self.stage = DriverStage::Committing(input);
+                Ok(DriveProgress::Continue)
             }
             Appended::Refused(Refused::OverBudget(left)) => {
-                self.moment.left = Some(left);
-                self.stage = Doing::Telling(input);
-                Ok(Going::On)
+                self.ctx.remaining_budget = Some(left);
+                self.stage = DriverStage::Committing(input);
+                Ok(DriveProgress::Continue)
             }
             Appended::Fenced | Appended::RunEnded => {
-                self.hand_in(input).await?;
-                Ok(Going::Over)
+                self.surface_results(input).await?;
+                Ok(DriveProgress::Done)
             }
-            other @ (Appended::NoRun | Appended::Refused(_)) => {
+            other @ (Appended::RunNotFound | Appended::Refused(_)) => {
                 Err(format!("{}: a driver's append was answered {other:?}", self.run_id).into())
             }
         }
     }
 
     /// A driver that has lost the run hands its real results in as an outsider.
-    async fn hand_in(&self, input: Input) -> Result<(), Fault> {
+    async fn surface_results(&self, input: Input) -> Result<(), SimError> {
         let Input::ToolsDone(done) = input else {
             return Ok(());
         };
-        for tool in done
-            .into_iter()
-            .filter(|tool| tool.end == ToolEnd::Completed)
-        {
+        for tool in done.into_iter().filter(|tool| tool.status == ToolCallStatus::Completed) {
             let call = tool.call;
             let text = format!("{:?}", tool.output.content);
-            let surfaced = ToolSurfaced {
-                call,
-                is_error: false,
-                output: tool.output,
-            };
-            let status = self
-                .ports
-                .store
-                .row(self.run_id)
-                .await?
-                .map(|row| row.status);
+            let surfaced = ToolSurfaced { call, is_error: false, output: tool.output };
+            let status = self.services.store.get_run(self.run_id).await?.map(|row| row.status);
             let Some(status) = status else { continue };
-            let view = View {
-                run: self.run_id,
-                status,
-            };
-            let told = tell(&view, Word::Surface(surfaced), self.moment);
+            let view = RunSnapshot { run: self.run_id, status };
+            let told = decide_command(&view, RunCommand::SurfaceResult(surfaced), self.ctx);
             let kept = match told {
                 Err(_) => Appended::RunEnded,
                 Ok(batch) => {
                     let author = Author::Outsider;
-                    self.ports
+                    self.services
                         .store
-                        .append(Append {
-                            run: self.run_id,
-                            author,
-                            batch,
-                        })
+                        .append(AppendRequest { run: self.run_id, author, batch })
                         .await?
                 }
             };
             if kept == Appended::RunEnded {
                 let late = LateResult { call, text };
-                self.ports.shelves.keep_late(self.run_id, late).await?;
+                self.services.records.save_late_result(self.run_id, late).await?;
             }
         }
         Ok(())
     }
 }
 
-fn perceive(run: &Run) -> RunPerceived {
-    RunPerceived {
-        system: Body::inline("You are simulated."),
-        tools: Body::inline("[]"),
-        opening: vec![Message::User(vec![Part::Text(
-            run.task().input.as_str().into(),
-        )])],
+fn sim_preparation(run: &Run) -> RunPrepared {
+    RunPrepared {
+        system: StoredText::inline("You are simulated."),
+        tools: StoredText::inline("[]"),
+        initial_messages: vec![Message::User(vec![Part::Text(run.task().input.as_str().into())])],
         model: "scripted/sim".into(),
         fallbacks: Vec::new(),
-        tariff: TARIFF,
+        pricing: PRICING,
         compactor: None,
-        world: Some(Body::inline(r#""dawn""#)),
+        world: Some(StoredText::inline(r#""dawn""#)),
         context: BTreeMap::new(),
-        supplied: Vec::new(),
-        circles: None,
+        external_tools: Vec::new(),
+        identical_calls: None,
     }
 }
 
 /// A world that is another at every other turn.
-pub(crate) fn look(run: &Run) -> Looked {
+pub(crate) fn sim_perception(run: &Run) -> PerceptionRefresh {
     let turns = run.control().turns;
     let world = format!("\"turn {}\"", turns / 2);
-    let hash = Hash::of(world.as_bytes());
-    let is_new = run.sights().world() != Some(hash);
-    Looked {
-        words: is_new.then(|| format!("It is now: {world}").into()),
-        seen: is_new.then(|| Seen {
-            world: hash,
-            context: BTreeMap::new(),
-        }),
+    let hash = Hash::digest(world.as_bytes());
+    let is_new = run.perception().world() != Some(hash);
+    PerceptionRefresh {
+        message: is_new.then(|| format!("It is now: {world}").into()),
+        update: is_new.then(|| PerceptionUpdate { world_hash: hash, context: BTreeMap::new() }),
     }
 }
 
-fn compact(ask: &Ask) -> MemoryCompacted {
+fn sim_compaction(ask: &ModelRequest) -> MemoryCompacted {
     MemoryCompacted {
         replaced: ask.messages.len(),
         summary: vec![Message::user("A summary.")],
-        usage: Usage {
-            input_tokens: 50,
-            output_tokens: 5,
-            ..Usage::default()
-        },
+        usage: Usage { input_tokens: 50, output_tokens: 5, ..Usage::default() },
         cost: None,
         model: "scripted/sim".into(),
         active: Millis(5),

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use longhaul_core::event::entry::{Entry, Envelope};
 
-use crate::sim::Fault;
+use crate::sim::SimError;
 
 /// A journal as text, one event a line.
-pub fn to_lines(entries: &[Entry]) -> Result<String, Fault> {
+pub fn to_lines(entries: &[Entry]) -> Result<String, SimError> {
     let mut text = String::new();
     for entry in entries {
         text.push_str(&serde_json::to_string(&entry.to_envelope()?)?);
@@ -19,7 +19,7 @@ pub fn to_lines(entries: &[Entry]) -> Result<String, Fault> {
 }
 
 /// The journal that a text holds.
-pub fn from_lines(text: &str) -> Result<Vec<Entry>, Fault> {
+pub fn from_lines(text: &str) -> Result<Vec<Entry>, SimError> {
     let lines = text.lines().filter(|line| !line.trim().is_empty());
     lines
         .map(|line| {
@@ -30,16 +30,12 @@ pub fn from_lines(text: &str) -> Result<Vec<Entry>, Fault> {
 }
 
 /// Every recorded journal under a folder, by name.
-pub fn load(folder: &Path) -> Result<Vec<(String, Vec<Entry>)>, Fault> {
+pub fn load(folder: &Path) -> Result<Vec<(String, Vec<Entry>)>, SimError> {
     let mut found = Vec::new();
     for file in std::fs::read_dir(folder)? {
         let path = file?.path();
         if path.extension().is_some_and(|end| end == "jsonl") {
-            let name = path
-                .file_stem()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             found.push((name, from_lines(&std::fs::read_to_string(&path)?)?));
         }
     }

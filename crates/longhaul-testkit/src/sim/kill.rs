@@ -7,19 +7,19 @@ use longhaul_core::status::Outcome;
 use longhaul_core::time::Millis;
 
 use crate::conformance::harness::Harness;
-use crate::ids::Ids;
-use crate::sim::Fault;
-use crate::sim::check::{Seen, check, check_debts};
-use crate::sim::driver::Ports;
-use crate::sim::outside::Outside;
-use crate::sim::people;
+use crate::ids::SeededIds;
+use crate::sim::SimError;
+use crate::sim::check::{SimHistory, check, check_lost_results};
+use crate::sim::cluster::{Cluster, TTL};
+use crate::sim::driver::SimServices;
+use crate::sim::driver_factory::DriverFactory;
+use crate::sim::external_actors;
+use crate::sim::external_world::ExternalWorld;
 use crate::sim::scenario::{self, Scenario};
-use crate::sim::shepherd::{Crew, TTL};
-use crate::sim::staff::Staff;
 
 /// Where a driver dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Death {
+pub enum Crash {
     /// It lives to the end.
     None,
     /// After this many small steps of its own.
@@ -28,7 +28,7 @@ pub enum Death {
 
 /// How a scenario ended.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ScenarioResult {
     /// The whole journal.
     pub journal: Vec<Entry>,
     /// The outcome.
@@ -38,78 +38,77 @@ pub struct Ended {
     /// The small steps that the first driver made.
     pub steps: usize,
     /// The batches that drivers wrote: each is a commit.
-    pub written: usize,
+    pub commits: usize,
 }
 
 /// Plays a scenario over a fresh store, with one death, to its end.
-pub async fn play(harness: &Harness, scenario: &Scenario, death: Death) -> Result<Ended, Fault> {
-    play_by(Staff::stand_in(), harness, scenario, death).await
+pub async fn run_scenario(
+    harness: &Harness,
+    scenario: &Scenario,
+    death: Crash,
+) -> Result<ScenarioResult, SimError> {
+    run_scenario_with(DriverFactory::reference(), harness, scenario, death).await
 }
 
 /// The same in the hands of other drivers.
-pub async fn play_by(
-    staff: Staff,
+pub async fn run_scenario_with(
+    staff: DriverFactory,
     harness: &Harness,
     scenario: &Scenario,
-    death: Death,
-) -> Result<Ended, Fault> {
-    let outside = Outside::default();
-    let ports = Ports {
+    death: Crash,
+) -> Result<ScenarioResult, SimError> {
+    let outside = ExternalWorld::default();
+    let ports = SimServices {
         store: harness.store.clone(),
-        shelves: harness.shelves.clone(),
-        keyring: harness.keyring.clone(),
-        outside: outside.clone(),
+        records: harness.records.clone(),
+        auth: harness.auth.clone(),
+        world: outside.clone(),
     };
-    let ids = Ids::new(1);
+    let ids = SeededIds::new(1);
     let run = ids.run();
     let task = scenario::task(run, &scenario.script, scenario.policy.clone())?;
-    ports.store.open(staff.opening(run, task)?).await?;
-    let mut crew = Crew::new(
-        ports.clone(),
-        harness.clock.clone(),
-        ids,
-        scenario::inbox()?,
-    )
-    .of(staff);
-    crew.hire().await?;
-    let steps = until_death(&mut crew, death).await?;
-    if death != Death::None {
+    ports.store.open_runs(staff.open_request(run, task)?).await?;
+    let mut crew = Cluster::new(ports.clone(), harness.clock.clone(), ids, scenario::inbox()?)
+        .with_factory(staff);
+    crew.add_worker().await?;
+    let steps = run_until_crash(&mut crew, death).await?;
+    if death != Crash::None {
         crew.crash_all();
-        crew.hire().await?;
+        crew.add_worker().await?;
         // The dead one is noticed when the new one has been there for a while.
         for _ in 0..5 {
             harness.clock.advance(Millis(TTL.0 / 3));
-            crew.beat_all().await?;
+            crew.heartbeat_all().await?;
         }
     }
-    crew.bring_home().await?;
-    let journal = people::journal(&ports, run).await?;
-    let folded = people::fold(&ports, run).await?.ok_or("the run is gone")?;
-    let seen = Seen {
+    crew.run_to_completion().await?;
+    let journal = external_actors::journal(&ports, run).await?;
+    let folded = external_actors::fold(&ports, run).await?.ok_or("the run is gone")?;
+    let seen = SimHistory {
         journals: vec![(run, journal.clone())],
-        deeds: outside.deeds(),
-        asked: outside.asked(),
+        effects: outside.effects(),
+        model_calls: outside.model_calls(),
     };
     check(&seen)?;
-    check_debts(&ports, &seen.journals).await?;
+    check_lost_results(&ports, &seen.journals).await?;
     let outcome = folded.outcome().cloned().ok_or("the run never ended")?;
-    Ok(Ended {
+    Ok(ScenarioResult {
         journal,
         outcome,
         tools: folded.tools_called().to_vec(),
         steps,
-        written: crew.written,
+        commits: crew.commits,
     })
 }
 
 /// The first driver goes on until it dies, or until everything rests; people
 /// and timers are quick.
-async fn until_death(crew: &mut Crew, death: Death) -> Result<usize, Fault> {
+async fn run_until_crash(crew: &mut Cluster, death: Crash) -> Result<usize, SimError> {
     let mut choose = |_| 0;
     let mut steps = 0;
     let mut idle = 0;
     while idle < 3 {
-        if death == Death::AfterSteps(steps) {
+        if death == Crash::AfterSteps(steps) {
             return Ok(steps);
         }
         crew.clock.advance(Millis(1));
@@ -119,18 +118,17 @@ async fn until_death(crew: &mut Crew, death: Death) -> Result<usize, Fault> {
             continue;
         }
         idle += 1;
-        crew.beat_all().await?;
-        for gate in people::open_gates(&crew.ports).await? {
-            people::answer(&crew.ports, &gate, 1).await?;
+        crew.heartbeat_all().await?;
+        for gate in external_actors::open_gates(&crew.services).await? {
+            external_actors::answer(&crew.services, &gate, 1).await?;
         }
-        if let Some(due) = crew.ports.shelves.next_due().await?
+        if let Some(due) = crew.services.records.next_timer_due().await?
             && due.since(longhaul_core::time::Clock::now(&crew.clock)) < Millis::from_secs(9)
         {
-            crew.clock
-                .advance(due.since(longhaul_core::time::Clock::now(&crew.clock)));
+            crew.clock.advance(due.since(longhaul_core::time::Clock::now(&crew.clock)));
             crew.clock.advance(Millis(1));
         }
-        people::sweep(&crew.ports).await?;
+        external_actors::fire_due_timers(&crew.services).await?;
     }
     Ok(steps)
 }
@@ -141,28 +139,28 @@ async fn until_death(crew: &mut Crew, death: Death) -> Result<usize, Fault> {
 pub async fn kill_after_every_append<Fresh, Made>(
     scenario: &Scenario,
     fresh: Fresh,
-) -> Result<usize, Fault>
+) -> Result<usize, SimError>
 where
     Fresh: Fn() -> Made,
     Made: Future<Output = Harness>,
 {
-    kill_everywhere(&Staff::stand_in(), scenario, fresh).await
+    kill_after_every_append_with(&DriverFactory::reference(), scenario, fresh).await
 }
 
 /// The same in the hands of other drivers.
-pub async fn kill_everywhere<Fresh, Made>(
-    staff: &Staff,
+pub async fn kill_after_every_append_with<Fresh, Made>(
+    staff: &DriverFactory,
     scenario: &Scenario,
     fresh: Fresh,
-) -> Result<usize, Fault>
+) -> Result<usize, SimError>
 where
     Fresh: Fn() -> Made,
     Made: Future<Output = Harness>,
 {
-    let whole = play_by(staff.clone(), &fresh().await, scenario, Death::None).await?;
+    let whole = run_scenario_with(staff.clone(), &fresh().await, scenario, Crash::None).await?;
     for cut in 0..=whole.steps {
-        let death = Death::AfterSteps(cut);
-        let ended = play_by(staff.clone(), &fresh().await, scenario, death)
+        let death = Crash::AfterSteps(cut);
+        let ended = run_scenario_with(staff.clone(), &fresh().await, scenario, death)
             .await
             .map_err(|fault| format!("{} killed after step {cut}: {fault}", scenario.name))?;
         let same = ended.outcome == whole.outcome && ended.tools == whole.tools;

@@ -7,26 +7,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longhaul_core::event::turn::Appraisal;
+use longhaul_core::event::turn::CallClassification;
 use longhaul_core::failure::{Failure, FailureClass};
 use longhaul_core::id::{RunId, ToolName};
-use longhaul_core::message::{Block, Reply, StopReason, ToolCall, Words};
-use longhaul_core::policy::effect::{EffectClass, InDoubt};
-use longhaul_core::port::model::{Answered, Ask};
+use longhaul_core::message::{Block, Reply, StopReason, TextBlock, ToolCall};
+use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::port::model::{ModelRequest, ModelResponse};
 use longhaul_core::raw::RawJson;
-use longhaul_core::usage::{Price, Tariff, Usage};
+use longhaul_core::usage::{ModelPricing, Price, Usage};
 use serde::{Deserialize, Serialize};
 
 /// One cent for a thousand tokens, in and out.
-const PRICE: Price = Price {
-    input: 10_000_000,
-    output: 10_000_000,
-    cached: 1_000_000,
-    cache_write: 12_000_000,
-};
+const PRICE: Price =
+    Price { input: 10_000_000, output: 10_000_000, cached: 1_000_000, cache_write: 12_000_000 };
 
 /// What the simulated model charges.
-pub const TARIFF: Tariff = Tariff {
+pub const PRICING: ModelPricing = ModelPricing {
     price: Some(PRICE),
     max_output_tokens: 2_048,
     window_tokens: 100_000,
@@ -43,58 +39,46 @@ pub struct Script {
     pub text: String,
     /// So many tries of a turn fail first.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub fails: BTreeMap<u32, u32>,
+    pub failures: BTreeMap<u32, u32>,
 }
 
 impl Script {
     /// The script that a task carries; a task without one says one word.
-    pub fn of(input: &RawJson) -> Self {
-        serde_json::from_str(input.as_str()).unwrap_or_else(|_| Self {
-            text: "done".into(),
-            ..Self::default()
-        })
+    pub fn from_input(input: &RawJson) -> Self {
+        serde_json::from_str(input.as_str())
+            .unwrap_or_else(|_| Self { text: "done".into(), ..Self::default() })
     }
 
     /// What the model says to this question.
-    pub fn reply(&self, ask: &Ask) -> Result<Answered, Failure> {
-        let fails = self.fails.get(&ask.turn).copied().unwrap_or(0);
+    pub fn reply(&self, ask: &ModelRequest) -> Result<ModelResponse, Failure> {
+        let fails = self.failures.get(&ask.turn).copied().unwrap_or(0);
         if ask.attempt <= fails {
             return Err(Failure::new(FailureClass::Overloaded, "529 overloaded"));
         }
         let place = ask.turn as usize - 1;
         let calls = self.turns.get(place).map_or(&[][..], Vec::as_slice);
-        let words = Words {
-            text: self.words(ask.turn).into(),
-            extra: None,
-        };
+        let words = TextBlock { text: self.turn_text(ask.turn).into(), extra: None };
         let blocks = std::iter::once(Block::Text(words)).chain(
             calls
                 .iter()
                 .enumerate()
-                .map(|(index, name)| Block::ToolCall(call(ask.run, name, index))),
+                .map(|(index, name)| Block::ToolCall(tool_call(ask.run, name, index))),
         );
         let usage = Usage {
             input_tokens: 40 + 10 * u64::from(ask.turn),
             output_tokens: 12,
             ..Usage::default()
         };
-        Ok(Answered {
-            reply: Arc::new(Reply {
-                dialect: "scripted".into(),
-                blocks: blocks.collect(),
-            }),
-            stop: if calls.is_empty() {
-                StopReason::EndTurn
-            } else {
-                StopReason::ToolUse
-            },
+        Ok(ModelResponse {
+            reply: Arc::new(Reply { api: "scripted".into(), blocks: blocks.collect() }),
+            stop: if calls.is_empty() { StopReason::EndTurn } else { StopReason::ToolUse },
             usage,
-            cost: Some(PRICE.of(usage)),
+            cost: Some(PRICE.cost(usage)),
             model: "scripted/sim".into(),
         })
     }
 
-    fn words(&self, turn: u32) -> String {
+    fn turn_text(&self, turn: u32) -> String {
         match self.turns.get(turn as usize - 1) {
             Some(_) => format!("turn {turn}"),
             None => self.text.clone(),
@@ -103,7 +87,7 @@ impl Script {
 }
 
 /// Providers' ids may repeat from turn to turn; ours do not depend on them.
-fn call(run: RunId, name: &str, index: usize) -> ToolCall {
+fn tool_call(run: RunId, name: &str, index: usize) -> ToolCall {
     let input = match name {
         "ask_human" => r#"{"question": "Which way?"}"#.to_owned(),
         "report_blocked" => r#"{"reason": "no key"}"#.to_owned(),
@@ -121,26 +105,26 @@ fn call(run: RunId, name: &str, index: usize) -> ToolCall {
 }
 
 /// What a tool of the simulation is.
-pub fn appraise(call: &ToolCall) -> Appraisal {
+pub fn classify(call: &ToolCall) -> CallClassification {
     let (class, verifies, in_doubt) = match call.name.as_str() {
         "look" | "ask_human" | "report_blocked" | "report_progress" | "wait" | "finish" => {
             (EffectClass::Pure, false, None)
         }
         "put" => (EffectClass::Keyed, false, None),
         "probe" => (EffectClass::Once, true, None),
-        "tell" => (EffectClass::Once, false, Some(InDoubt::Tell)),
+        "tell" => (EffectClass::Once, false, Some(InDoubtPolicy::Tell)),
         _ => (EffectClass::Once, false, None),
     };
-    Appraisal {
+    CallClassification {
         tool: tool_name(&call.name),
         class,
         subjects: vec![call.name.clone()],
-        injected: Vec::new(),
+        injected_subjects: Vec::new(),
         opaque: false,
         problem: (call.name == "nonsense").then(|| "there is no such tool".to_owned()),
-        verifies,
+        can_verify: verifies,
         in_doubt,
-        outlives: false,
+        may_outlive_worker: false,
     }
 }
 

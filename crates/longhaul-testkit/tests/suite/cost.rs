@@ -7,11 +7,11 @@ use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::conformance::harness::Harness;
 use longhaul_testkit::mem_store::MemStore;
 use longhaul_testkit::sim::journals::to_lines;
-use longhaul_testkit::sim::kill::{Death, Ended, play};
+use longhaul_testkit::sim::kill::{Crash, ScenarioResult, run_scenario};
 use longhaul_testkit::sim::scenario::Scenario;
 use longhaul_testkit::sim::script::Script;
 
-fn after(turns: usize) -> Ended {
+fn run_turns(turns: usize) -> ScenarioResult {
     let clock = SimClock::new();
     let harness = Harness::new(MemStore::new(clock.clone()), clock);
     let script = Script {
@@ -20,36 +20,27 @@ fn after(turns: usize) -> Ended {
         ..Script::default()
     };
     let policy = Policy::default();
-    let scenario = Scenario {
-        name: "many_turns",
-        script,
-        policy,
-    };
-    let played = play(&harness, &scenario, Death::None).now_or_never();
-    played
-        .expect("the store in memory never waits")
-        .expect("it ends")
+    let scenario = Scenario { name: "many_turns", script, policy };
+    let played = run_scenario(&harness, &scenario, Crash::None).now_or_never();
+    played.expect("the store in memory never waits").expect("it ends")
 }
 
 #[test]
 fn a_turn_takes_two_commits() {
     // One more to look at the world, and one to end.
     for turns in [1, 10, 60] {
-        assert_eq!(after(turns).written, 2 * turns + 2);
+        assert_eq!(run_turns(turns).commits, 2 * turns + 2);
     }
 }
 
 #[test]
-fn a_turn_at_the_end_is_as_long_as_one_at_the_beginning() {
+fn the_cost_of_a_turn_does_not_grow() {
     let bytes = |turns| {
-        let journal = after(turns).journal;
+        let journal = run_turns(turns).journal;
         // The first two events hold the script itself, which names every turn.
         to_lines(&journal[3..]).expect("it can be written").len()
     };
     let (short, long) = (bytes(50), bytes(150));
     let ratio = long as f64 / short as f64;
-    assert!(
-        (2.9..3.1).contains(&ratio),
-        "{short} and {long} bytes: {ratio}"
-    );
+    assert!((2.9..3.1).contains(&ratio), "{short} and {long} bytes: {ratio}");
 }

@@ -12,11 +12,11 @@ use longhaul_run::Run;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::conformance::harness::Harness;
 use longhaul_testkit::mem_store::MemStore;
-use longhaul_testkit::sim::check::{Seen, check};
+use longhaul_testkit::sim::check::{SimHistory, check};
 use longhaul_testkit::sim::journals::{from_lines, load, to_lines};
 use longhaul_testkit::sim::kill::kill_after_every_append;
-use longhaul_testkit::sim::lone::Lone;
-use longhaul_testkit::sim::scenario::named;
+use longhaul_testkit::sim::scenario::recorded_scenarios;
+use longhaul_testkit::sim::single_run::SingleRun;
 
 async fn fresh() -> Harness {
     let clock = SimClock::new();
@@ -24,9 +24,9 @@ async fn fresh() -> Harness {
 }
 
 #[test]
-fn a_driver_killed_between_any_two_steps_changes_no_end() {
+fn a_driver_killed_between_any_two_steps_does_not_change_the_outcome() {
     let mut lives = 0;
-    for scenario in named() {
+    for scenario in recorded_scenarios() {
         let lived = kill_after_every_append(&scenario, fresh).now_or_never();
         lives += lived
             .expect("the store in memory never waits")
@@ -52,48 +52,40 @@ fn every_recorded_journal_folds_and_keeps_the_invariants() {
     for (name, journal) in recorded() {
         let run = Run::replay(&journal).unwrap_or_else(|misfit| panic!("{name}: {misfit}"));
         assert!(run.outcome().is_some(), "{name} has ended");
-        let seen = Seen {
+        let seen = SimHistory {
             journals: vec![(run.id(), journal)],
-            deeds: Vec::new(),
-            asked: Vec::new(),
+            effects: Vec::new(),
+            model_calls: Vec::new(),
         };
         check(&seen).unwrap_or_else(|fault| panic!("{name}: {fault}"));
     }
 }
 
 #[test]
-fn every_prefix_of_every_recorded_journal_goes_on_to_the_same_end() {
+fn every_prefix_of_every_recorded_journal_reaches_the_same_outcome() {
     for (name, journal) in recorded() {
         let whole = Run::replay(&journal).expect("it folds");
         for cut in 1..=journal.len() {
-            let lone = Lone::take_up(&journal[..cut]).expect("every prefix folds");
-            let (outcome, _) = lone
-                .finish()
-                .unwrap_or_else(|fault| panic!("{name} cut at {cut}: {fault}"));
+            let lone = SingleRun::resume(&journal[..cut]).expect("every prefix folds");
+            let (outcome, _) =
+                lone.finish().unwrap_or_else(|fault| panic!("{name} cut at {cut}: {fault}"));
             assert_eq!(Some(&outcome), whole.outcome(), "{name} cut at {cut}");
         }
     }
 }
 
 #[test]
-fn a_recorded_journal_is_written_as_it_was_read() {
+fn recorded_journals_round_trip() {
     for (name, journal) in recorded() {
         let text = to_lines(&journal).expect("it can be written");
-        assert_eq!(
-            from_lines(&text).expect("it can be read"),
-            journal,
-            "{name}"
-        );
+        assert_eq!(from_lines(&text).expect("it can be read"), journal, "{name}");
     }
 }
 
 #[test]
 fn the_recorded_journals_hold_every_kind_of_crash() {
-    let all: Vec<Event> = recorded()
-        .into_iter()
-        .flat_map(|(_, journal)| journal)
-        .map(|entry| entry.event)
-        .collect();
+    let all: Vec<Event> =
+        recorded().into_iter().flat_map(|(_, journal)| journal).map(|entry| entry.event).collect();
     for kind in [
         "run.recovered",
         "tool.in_doubt",
@@ -104,9 +96,6 @@ fn the_recorded_journals_hold_every_kind_of_crash() {
         "budget.reached",
         "budget.warned",
     ] {
-        assert!(
-            all.iter().any(|event| event.kind() == kind),
-            "no {kind} was recorded"
-        );
+        assert!(all.iter().any(|event| event.kind() == kind), "no {kind} was recorded");
     }
 }

@@ -11,11 +11,13 @@ use longhaul_core::port::store::Appended;
 use longhaul_core::time::Millis;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::conformance::harness::Harness;
-use longhaul_testkit::conformance::store::facts::{ends, parks, progress, resumed, says};
-use longhaul_testkit::conformance::store::kit::{Held, TTL, World};
-use longhaul_testkit::conformance::store::{CHECKS, look};
+use longhaul_testkit::conformance::store::batches::{
+    end_batch, events_batch, park_batch, progress, resumed,
+};
+use longhaul_testkit::conformance::store::fixture::{ClaimedRun, StoreFixture, TTL};
+use longhaul_testkit::conformance::store::{CHECKS, run_check};
 use longhaul_testkit::faulty_store::FaultyStore;
-use longhaul_testkit::mem_store::{Broken, MemStore};
+use longhaul_testkit::mem_store::{BrokenRule, MemStore};
 use longhaul_testkit::store_conformance;
 
 store_conformance!(in_memory, fresh);
@@ -28,69 +30,68 @@ async fn fresh() -> Harness {
 /// Each broken rule is seen by these checks at least. The races see them too,
 /// but by luck, so they are left out.
 #[test]
-fn the_suite_sees_every_rule_that_is_broken() {
-    let expected: [(Broken, &[&str]); 3] = [
+fn the_conformance_suite_detects_every_broken_rule() {
+    let expected: [(BrokenRule, &[&str]); 3] = [
         (
-            Broken::Fence,
+            BrokenRule::Fence,
             &[
                 "fence::a_driver_that_lost_its_run_is_fenced",
-                "fence::a_worker_s_name_is_no_fence",
-                "reap::the_runs_of_a_silent_worker_are_freed",
+                "fence::the_epoch_fences_not_the_worker_id",
+                "reap::runs_of_a_silent_worker_are_released",
             ],
         ),
         (
-            Broken::Park,
+            BrokenRule::Park,
             &[
-                "fence::a_driver_must_have_read_everything",
-                "fence::a_repeat_with_other_facts_is_none",
+                "fence::a_driver_append_needs_the_last_seq",
+                "fence::a_retry_with_other_events_conflicts",
             ],
         ),
         (
-            Broken::LanePromotion,
+            BrokenRule::LanePromotion,
             &[
-                "lane::a_lane_goes_one_by_one_and_in_order",
-                "lane::a_paused_run_keeps_its_place",
-                "lane::a_run_that_ends_outside_its_lane_frees_nothing",
+                "lane::a_lane_runs_serially_and_in_order",
+                "lane::a_paused_run_keeps_its_lane_position",
+                "lane::a_run_that_released_its_lane_promotes_nobody_at_its_end",
             ],
         ),
     ];
     for (broken, names) in expected {
         let failing = failing(broken);
-        let missed: Vec<_> = names
-            .iter()
-            .filter(|name| !failing.contains(*name))
-            .collect();
+        let missed: Vec<_> = names.iter().filter(|name| !failing.contains(*name)).collect();
         assert!(missed.is_empty(), "{broken:?} was not seen by {missed:?}");
         let about = failing.len() < CHECKS.len() / 4;
         assert!(about, "{broken:?} breaks more than one rule: {failing:?}");
     }
 }
 
-fn failing(broken: Broken) -> BTreeSet<&'static str> {
+fn failing(broken: BrokenRule) -> BTreeSet<&'static str> {
     let quiet = CHECKS.iter().filter(|(name, _)| !name.contains("race::"));
     let failing = quiet.filter(|(_, check)| {
         let fresh = move || async move {
             let clock = SimClock::new();
-            Harness::new(MemStore::broken(clock.clone(), broken), clock)
+            Harness::new(MemStore::with_broken_rule(clock.clone(), broken), clock)
         };
-        catch_unwind(AssertUnwindSafe(|| look(fresh, *check))).is_err()
+        catch_unwind(AssertUnwindSafe(|| run_check(fresh, *check))).is_err()
     });
     failing.map(|(name, _)| *name).collect()
 }
 
 /// A check that stands in no list is run by nobody.
 #[test]
-fn no_check_is_forgotten() {
-    let rooms = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance/store");
+fn every_conformance_check_is_listed() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/conformance/store");
     let mut written = BTreeSet::new();
-    for file in std::fs::read_dir(rooms).unwrap() {
+    for file in std::fs::read_dir(dir).unwrap() {
         let path = file.unwrap().path();
-        let room = path.file_stem().unwrap().to_str().unwrap().to_owned();
-        for line in std::fs::read_to_string(&path).unwrap().lines() {
-            let name = line
-                .strip_prefix("pub async fn ")
-                .and_then(|rest| rest.strip_suffix("(world: World) {"));
-            written.extend(name.map(|name| format!("{room}::{name}")));
+        let group = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let text = std::fs::read_to_string(&path).unwrap();
+        for function in text.split("\npub async fn ").skip(1) {
+            let (name, rest) = function.split_once('(').unwrap();
+            let arguments = rest.split(')').next().unwrap().trim().trim_end_matches(',');
+            if arguments.ends_with(": StoreFixture") && !arguments.contains(',') {
+                written.insert(format!("{group}::{name}"));
+            }
         }
     }
     let listed: BTreeSet<String> = CHECKS.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -100,14 +101,11 @@ fn no_check_is_forgotten() {
 /// Three workers, of whom one dies at every eighth step, see sixty runs of
 /// four lanes through, and the journals say so. Twice the same.
 #[tokio::test]
-async fn three_workers_see_every_run_through() {
-    let first = lives().await;
+async fn three_workers_complete_every_run() {
+    let first = run_workload().await;
     assert_eq!(first.len(), 60);
     for (run, entries) in &first {
-        let gapless = entries
-            .iter()
-            .zip(1..)
-            .all(|(entry, seq)| entry.seq.0 == seq);
+        let gapless = entries.iter().zip(1..).all(|(entry, seq)| entry.seq.0 == seq);
         assert!(gapless, "{run}");
         assert!(entries.is_sorted_by_key(|entry| entry.epoch), "{run}");
         let ends = entries.iter().filter(|entry| entry.event.is_terminal());
@@ -119,17 +117,15 @@ async fn three_workers_see_every_run_through() {
             }
         }
     }
-    let deaths = first
-        .iter()
-        .filter(|(_, entries)| entries.last().unwrap().epoch > Epoch(2));
+    let deaths = first.iter().filter(|(_, entries)| entries.last().unwrap().epoch > Epoch(2));
     assert!(deaths.count() > 0, "nobody took a dead worker's run over");
-    assert_eq!(lives().await, first);
+    assert_eq!(run_workload().await, first);
 }
 
-async fn lives() -> Vec<(RunId, Vec<Entry>)> {
+async fn run_workload() -> Vec<(RunId, Vec<Entry>)> {
     let clock = SimClock::new();
     let store = MemStore::new(clock.clone());
-    let world = World::new(Harness::new(store.clone(), clock));
+    let world = StoreFixture::new(Harness::new(store.clone(), clock));
     for number in 0..60 {
         world.open_in_lane(&format!("lane{}", number % 4), 1).await;
     }
@@ -139,11 +135,11 @@ async fn lives() -> Vec<(RunId, Vec<Entry>)> {
     }
     for step in 1..=2_000 {
         let place = step % crew.len();
-        world.pass(Millis(TTL.0 / 20));
+        world.advance(Millis(TTL.0 / 20));
         for worker in &crew {
-            world.beat(*worker).await;
+            world.heartbeat(*worker).await;
         }
-        let Some(held) = world.try_take(crew[place]).await else {
+        let Some(held) = world.try_claim_one(crew[place]).await else {
             continue;
         };
         if step.is_multiple_of(8) {
@@ -151,61 +147,51 @@ async fn lives() -> Vec<(RunId, Vec<Entry>)> {
             crew[place] = world.worker().await;
             continue;
         }
-        live(&world, held).await;
+        run_to_end(&world, held).await;
     }
-    world.is_in_order().await;
+    world.assert_consistent().await;
     assert!(store.heads().iter().all(|head| head.state == "ended"));
-    assert!(
-        store
-            .lane_members()
-            .iter()
-            .all(|lane| lane.members.is_empty())
-    );
+    assert!(store.lane_members().iter().all(|lane| lane.members.is_empty()));
     store.journals().unwrap()
 }
 
 /// The first time a run rests, the second time it ends.
-async fn live(world: &World, mut held: Held) {
-    held.write(says([progress(50)])).await;
+async fn run_to_end(world: &StoreFixture, mut held: ClaimedRun) {
+    held.append_ok(events_batch([progress(50)])).await;
     let has_rested = world.kinds(held.run).await.contains(&"run.waiting");
     if has_rested {
-        held.write(ends()).await;
+        held.append_ok(end_batch()).await;
     } else {
-        held.write(parks("child")).await;
-        world.tell(held.run, says([resumed()])).await;
+        held.append_ok(park_batch("child")).await;
+        world.append_outside(held.run, events_batch([resumed()])).await;
     }
 }
 
 /// Whoever repeats an append until it hears an answer writes each fact once,
 /// whichever answers were lost.
 #[tokio::test]
-async fn appends_can_be_repeated_until_they_are_heard() {
+async fn appends_can_be_retried_until_acknowledged() {
     for pattern in 0..64 {
         let clock = SimClock::new();
         let store = MemStore::new(clock.clone());
-        let world = World::new(Harness::new(store.clone(), clock));
-        let mut held = world.held(|_| {}).await;
+        let world = StoreFixture::new(Harness::new(store.clone(), clock));
+        let mut held = world.open_and_claim(|_| {}).await;
         let faulty = FaultyStore::new(Arc::new(store));
-        faulty.lose(pattern);
-        let through = World {
-            at: Harness {
-                store: Arc::new(faulty),
-                ..world.at.clone()
-            },
+        faulty.lose_answers(pattern);
+        let through = StoreFixture {
+            harness: Harness { store: Arc::new(faulty), ..world.harness.clone() },
             ..world.clone()
         };
-        for batch in [
-            says([progress(1), progress(2)]),
-            says([progress(3)]),
-            ends(),
-        ] {
+        for batch in
+            [events_batch([progress(1), progress(2)]), events_batch([progress(3)]), end_batch()]
+        {
             let said = loop {
-                let append = longhaul_core::port::store::Append {
+                let append = longhaul_core::port::store::AppendRequest {
                     run: held.run,
                     author: held.author(),
                     batch: batch.clone(),
                 };
-                if let Ok(said) = through.at.store.append(append).await {
+                if let Ok(said) = through.harness.store.append(append).await {
                     break said;
                 }
             };
@@ -214,12 +200,8 @@ async fn appends_can_be_repeated_until_they_are_heard() {
             };
             held.last = seq;
         }
-        let facts = [
-            "progress.reported",
-            "progress.reported",
-            "progress.reported",
-            "run.completed",
-        ];
+        let facts =
+            ["progress.reported", "progress.reported", "progress.reported", "run.completed"];
         assert_eq!(world.kinds(held.run).await[2..], facts, "{pattern:b}");
     }
 }

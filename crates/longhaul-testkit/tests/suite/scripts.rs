@@ -15,14 +15,9 @@ struct Machine {
 impl Machine {
     /// `apt-get` and `sudo` write down what they were asked; `id` says who we are.
     fn new(uid: u32, sudo: &str) -> Self {
-        let machine = Self {
-            folder: TempDir::new().expect("a folder"),
-        };
+        let machine = Self { folder: TempDir::new().expect("a folder") };
         let log = machine.path("log");
-        machine.stub(
-            "apt-get",
-            &format!("echo \"apt-get $*\" >>'{}'", log.display()),
-        );
+        machine.stub("apt-get", &format!("echo \"apt-get $*\" >>'{}'", log.display()));
         machine.stub("id", &format!("echo {uid}"));
         machine.stub("sudo", sudo);
         machine
@@ -63,25 +58,23 @@ fn bash(script: &str) -> Command {
     command
 }
 
-fn said(output: &Output) -> String {
-    [&output.stdout, &output.stderr]
-        .map(|bytes| String::from_utf8_lossy(bytes))
-        .concat()
+fn output_text(output: &Output) -> String {
+    [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat()
 }
 
 const MISSING: &str =
     "# a comment\n\nbash bash runs this\nno-such-thing thing-package for a test\n";
 
 #[test]
-fn setup_does_nothing_where_nothing_is_missing() {
+fn setup_does_nothing_if_nothing_is_missing() {
     let machine = Machine::new(0, "exit 1");
     let output = machine.setup("bash bash runs this\n");
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     assert_eq!(machine.log(), "");
 }
 
 #[test]
-fn setup_installs_what_is_missing_where_it_may() {
+fn setup_installs_missing_packages_if_permitted() {
     let asked = "apt-get update -qq\napt-get install -y --no-install-recommends thing-package\n";
     let as_root = Machine::new(0, "exit 1");
     assert!(as_root.setup(MISSING).status.success());
@@ -92,13 +85,13 @@ fn setup_installs_what_is_missing_where_it_may() {
 }
 
 #[test]
-fn setup_names_the_command_where_it_may_not() {
+fn setup_prints_the_command_if_not_permitted() {
     let machine = Machine::new(1000, "exit 1");
     let output = machine.setup(MISSING);
     assert_eq!(output.status.code(), Some(1));
     let expected =
         "sudo apt-get update && sudo apt-get install -y --no-install-recommends thing-package";
-    assert!(said(&output).contains(expected), "{}", said(&output));
+    assert!(output_text(&output).contains(expected), "{}", output_text(&output));
     assert_eq!(machine.log(), "");
 }
 
@@ -106,7 +99,7 @@ fn setup_names_the_command_where_it_may_not() {
 fn a_failing_stage_stops_the_gate_and_says_how_to_repeat_it() {
     let script = "source scripts/lib.sh; stage one true; stage two grep 'a b' /dev/null; echo on";
     let output = bash(script).output().expect("bash starts");
-    let said = said(&output);
+    let said = output_text(&output);
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("== one: 0 s"), "{said}");
     assert!(
@@ -121,13 +114,8 @@ fn ci_builds_under_the_cache_and_a_person_does_not() {
     let cache = TempDir::new().expect("a folder");
     let target = |ci: &str, cache: &Path| {
         let mut command = bash("source scripts/lib.sh; echo \"${CARGO_TARGET_DIR:-here}\"");
-        command
-            .env_remove("CARGO_TARGET_DIR")
-            .env("CI", ci)
-            .env("XDG_CACHE_HOME", cache);
-        said(&command.output().expect("bash starts"))
-            .trim()
-            .to_owned()
+        command.env_remove("CARGO_TARGET_DIR").env("CI", ci).env("XDG_CACHE_HOME", cache);
+        output_text(&command.output().expect("bash starts")).trim().to_owned()
     };
     let expected = cache.path().join("longhaul/target").display().to_string();
     assert_eq!(target("true", cache.path()), expected);
@@ -136,19 +124,16 @@ fn ci_builds_under_the_cache_and_a_person_does_not() {
 }
 
 #[test]
-fn the_judges_live_in_the_cache_of_ci_or_beside_what_is_built() {
+fn interop_programs_live_in_the_ci_cache_or_the_target_folder() {
     let cache = TempDir::new().expect("a folder");
     let judges = |ci: &str, said: &str| {
-        let mut command = bash("source scripts/lib.sh; echo \"${LONGHAUL_JUDGES#\"$PWD/\"}\"");
-        command
-            .env("LONGHAUL_JUDGES", said)
-            .env("CI", ci)
-            .env("XDG_CACHE_HOME", cache.path());
+        let mut command = bash("source scripts/lib.sh; echo \"${LONGHAUL_INTEROP_DIR#\"$PWD/\"}\"");
+        command.env("LONGHAUL_INTEROP_DIR", said).env("CI", ci).env("XDG_CACHE_HOME", cache.path());
         let output = command.output().expect("bash starts");
-        self::said(&output).trim().to_owned()
+        self::output_text(&output).trim().to_owned()
     };
-    let cached = cache.path().join("longhaul/judges").display().to_string();
+    let cached = cache.path().join("longhaul/interop").display().to_string();
     assert_eq!(judges("true", ""), cached);
-    assert_eq!(judges("", ""), "target/judges");
+    assert_eq!(judges("", ""), "target/interop");
     assert_eq!(judges("true", "/elsewhere"), "/elsewhere");
 }

@@ -4,39 +4,33 @@
 //! Never: a lucky seed. A seed that fails prints the command that repeats it.
 
 use futures_util::FutureExt as _;
-use longhaul_testkit::mem_store::Broken;
-use longhaul_testkit::sim::Fault;
-use longhaul_testkit::sim::fates::{Lived, live};
+use longhaul_testkit::mem_store::BrokenRule;
+use longhaul_testkit::sim::SimError;
+use longhaul_testkit::sim::seeds::{SimResult, run_seed};
 
 /// So many seeds unless `LONGHAUL_SEEDS` says otherwise.
 const SEEDS: u64 = 2_000;
 
 /// A store in memory never waits, so a whole history is one poll.
-fn lived(seed: u64, broken: Option<Broken>) -> Result<Lived, Fault> {
-    live(seed, broken)
-        .now_or_never()
-        .expect("the store in memory never waits")
+fn run_seed_blocking(seed: u64, broken: Option<BrokenRule>) -> Result<SimResult, SimError> {
+    run_seed(seed, broken).now_or_never().expect("the store in memory never waits")
 }
 
 fn from_env(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| {
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} is a number, not `{text}`"))
-    })
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not `{text}`")))
 }
 
 #[test]
-#[expect(
-    clippy::print_stdout,
-    reason = "whoever runs one seed wants to see it live"
-)]
-fn every_history_keeps_every_promise() {
+#[expect(clippy::print_stdout, reason = "whoever runs one seed wants to see it live")]
+fn every_simulated_history_satisfies_every_invariant() {
     let one = from_env("LONGHAUL_SEED");
     let seeds = from_env("LONGHAUL_SEEDS").unwrap_or(SEEDS);
     let (from, to) = one.map_or((0, seeds), |seed| (seed, seed + 1));
-    let mut sum = Lived::default();
+    let mut sum = SimResult::default();
     for seed in from..to {
-        match lived(seed, None) {
+        match run_seed_blocking(seed, None) {
             Ok(lived) => {
                 sum.runs += lived.runs;
                 sum.events += lived.events;
@@ -53,22 +47,22 @@ fn every_history_keeps_every_promise() {
 }
 
 /// How many of the first seeds it takes to see that the store is broken.
-fn caught_at(broken: Broken) -> u64 {
-    let caught = (0..500).find(|seed| lived(*seed, Some(broken)).is_err());
+fn caught_at(broken: BrokenRule) -> u64 {
+    let caught = (0..500).find(|seed| run_seed_blocking(*seed, Some(broken)).is_err());
     caught.unwrap_or_else(|| panic!("{broken:?} was never seen"))
 }
 
 #[test]
-fn a_broken_fence_is_seen() {
-    caught_at(Broken::Fence);
+fn a_broken_fence_is_detected() {
+    caught_at(BrokenRule::Fence);
 }
 
 #[test]
-fn a_broken_park_is_seen() {
-    caught_at(Broken::Park);
+fn a_broken_park_is_detected() {
+    caught_at(BrokenRule::Park);
 }
 
 #[test]
-fn a_broken_lane_is_seen() {
-    caught_at(Broken::LanePromotion);
+fn a_broken_lane_is_detected() {
+    caught_at(BrokenRule::LanePromotion);
 }

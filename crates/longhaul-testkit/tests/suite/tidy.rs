@@ -3,72 +3,78 @@
 //! Each check is a function from the texts of a house to a list of findings,
 //! and is itself checked on small good and bad houses beside its code.
 
-mod arrow;
-mod arrows;
-mod circles;
+mod crate_deps;
+mod external_deps;
 mod finding;
-mod forgotten;
-mod house;
-mod leftovers;
+mod forbidden_tokens;
+mod given_up_words;
 mod limits;
 mod manifest;
 mod manifests;
-mod opening;
-mod outside;
+mod module_cycles;
+mod module_docs;
+mod module_refs;
+mod orphan_files;
 mod shell;
+mod sources;
+mod todo_markers;
 mod tokens;
 mod tree;
-mod words;
 
 use finding::assert_none;
-use house::house;
+use sources::all_sources;
 
 #[test]
-fn every_arrow_between_crates_points_down() {
-    assert_none(arrows::check(&house()));
+fn crate_dependencies_follow_the_layers() {
+    assert_none(crate_deps::check(&all_sources()));
 }
 
 #[test]
-fn every_crate_keeps_what_its_floor_forbids_outside() {
-    assert_none(outside::check(&house()));
+fn no_crate_has_a_dependency_that_its_layer_forbids() {
+    assert_none(external_deps::check(&all_sources()));
 }
 
 #[test]
-fn no_crate_says_a_word_its_floor_forbids() {
-    assert_none(words::check(&house()));
+fn no_crate_uses_a_token_that_its_layer_forbids() {
+    assert_none(forbidden_tokens::check(&all_sources()));
 }
 
 #[test]
-fn no_modules_stand_in_a_circle() {
-    assert_none(circles::check(&house()));
+fn there_are_no_module_cycles() {
+    assert_none(module_cycles::check(&all_sources()));
 }
 
 #[test]
 fn files_functions_and_arguments_stay_within_their_limits() {
-    assert_none(limits::check(&house()));
+    assert_none(limits::check(&all_sources()));
 }
 
 #[test]
-fn every_file_opens_with_what_it_is_for() {
-    assert_none(opening::check(&house()));
+fn every_file_starts_with_module_docs() {
+    assert_none(module_docs::check(&all_sources()));
 }
 
 #[test]
-fn no_file_is_forgotten() {
-    assert_none(forgotten::check(&house()));
+fn there_are_no_orphan_files() {
+    assert_none(orphan_files::check(&all_sources()));
 }
 
 #[test]
-fn nothing_is_left_for_later() {
-    assert_none(leftovers::check(&house()));
+fn there_are_no_todo_markers() {
+    assert_none(todo_markers::check(&all_sources()));
 }
 
 #[test]
-fn every_manifest_leans_on_the_workspace() {
-    assert_none(manifests::check(&house()));
+fn every_manifest_inherits_from_the_workspace() {
+    assert_none(manifests::check(&all_sources()));
 }
 
 #[test]
 fn every_script_stops_at_its_first_error() {
-    assert_none(shell::check(&house()));
+    assert_none(shell::check(&all_sources()));
+}
+
+#[test]
+fn given_up_words_do_not_come_back() {
+    assert_none(given_up_words::check(&all_sources()));
 }

@@ -8,7 +8,7 @@ use regex::{Regex, RegexBuilder, escape};
 /// The longest glob, in bytes.
 const GLOB_BYTES_MAX: usize = 500;
 /// The largest automaton, in bytes.
-const SIZE_MAX: usize = 1024 * 1024;
+const REGEX_BYTES_MAX: usize = 1024 * 1024;
 
 /// A glob.
 #[derive(Debug)]
@@ -26,23 +26,19 @@ impl Glob {
             return Err(format!("the glob is longer than {GLOB_BYTES_MAX} bytes"));
         }
         let text = text.strip_prefix("./").unwrap_or(text);
-        let mut builder = RegexBuilder::new(&translated(text));
-        let regex = builder.size_limit(SIZE_MAX).build();
+        let mut builder = RegexBuilder::new(&to_regex(text));
+        let regex = builder.size_limit(REGEX_BYTES_MAX).build();
         let regex = regex.map_err(|_| {
             format!(
                 "`{text}` is no glob; write one such as `*.rs`, `src/**/*.rs` or `*.{{ts,tsx}}`"
             )
         })?;
-        Ok(Self {
-            regex,
-            names_only: !text.contains('/'),
-            text: text.to_owned(),
-        })
+        Ok(Self { regex, names_only: !text.contains('/'), text: text.to_owned() })
     }
 
     /// Whether it fits a path, which is given from the workspace's top and
     /// from the folder where the walk began.
-    pub(crate) fn fits(&self, from_top: &str, from_start: &str) -> bool {
+    pub(crate) fn is_match(&self, from_top: &str, from_start: &str) -> bool {
         if self.names_only {
             let name = from_top.rsplit('/').next().unwrap_or(from_top);
             return self.regex.is_match(name);
@@ -51,12 +47,12 @@ impl Glob {
     }
 
     /// Whether it names this folder.
-    pub(crate) fn names(&self, folder: &str) -> bool {
+    pub(crate) fn mentions(&self, folder: &str) -> bool {
         self.text.split('/').any(|part| part == folder)
     }
 }
 
-fn translated(text: &str) -> String {
+fn to_regex(text: &str) -> String {
     let mut regex = String::from("^(?s:");
     let mut rest = text;
     let mut depth = 0_usize;
@@ -71,7 +67,7 @@ fn translated(text: &str) -> String {
             rest = after;
             continue;
         }
-        if let Some((class, after)) = class(rest) {
+        if let Some((class, after)) = char_class(rest) {
             regex.push_str(&class);
             rest = after;
             continue;
@@ -97,7 +93,7 @@ fn translated(text: &str) -> String {
 }
 
 /// `[...]` at the beginning, as a regular expression, and what comes after.
-fn class(rest: &str) -> Option<(String, &str)> {
+fn char_class(rest: &str) -> Option<(String, &str)> {
     let inside = rest.strip_prefix('[')?;
     let (inside, after) = inside.split_once(']')?;
     let (not, inside) = match inside.strip_prefix(['!', '^']) {
@@ -122,12 +118,12 @@ mod tests {
     use super::Glob;
 
     fn check(glob: &str, path: &str, expected: bool) {
-        let fits = Glob::new(glob).unwrap().fits(path, path);
+        let fits = Glob::new(glob).unwrap().is_match(path, path);
         assert_eq!(fits, expected, "{glob} {path}");
     }
 
     #[test]
-    fn globs() {
+    fn globs_match_paths() {
         check("*.rs", "main.rs", true);
         check("*.rs", "src/deep/main.rs", true);
         check("*.rs", "main.rsx", false);

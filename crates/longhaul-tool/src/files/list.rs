@@ -15,12 +15,12 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis};
 
-use crate::ask::{TIMEOUT, aside};
-use crate::files::closed::Wish;
 use crate::files::glob::Glob;
 use crate::files::path::joined;
-use crate::files::walk::{Go, Walk};
-use crate::files::workspace::{Workspace, hint};
+use crate::files::protected::Access;
+use crate::files::walk::{Walk, WalkControl};
+use crate::files::workspace::{Workspace, error_hint};
+use crate::tool_support::{TIMEOUT, run_blocking};
 use crate::typed::TypedTool;
 
 /// How many entries are shown.
@@ -29,7 +29,7 @@ const SHOWN_MAX: usize = 1_000;
 /// Lists files.
 #[derive(Debug)]
 pub(crate) struct ListFiles {
-    pub(crate) space: Workspace,
+    pub(crate) workspace: Workspace,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -55,12 +55,12 @@ impl TypedTool for ListFiles {
 
     /// The folder; `.` stands for the whole workspace.
     fn raw_subjects(&self, input: &Value) -> Vec<String> {
-        self.space.subjects(input)
+        self.workspace.subjects(input)
     }
 
     async fn call(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let (space, clock) = (self.space.clone(), Arc::clone(&self.clock));
-        aside(move || list(&space, &input, clock)).await
+        let (space, clock) = (self.workspace.clone(), Arc::clone(&self.clock));
+        run_blocking(move || list(&space, &input, clock)).await
     }
 }
 
@@ -71,7 +71,7 @@ fn list(
 ) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("Nothing was listed: {why}."));
     let text = input.path.as_deref().unwrap_or_default();
-    let parts = space.parts(text, Wish::Read);
+    let parts = space.parts(text, Access::Read);
     let parts = parts.map_err(|bad| refuse(bad.to_string()))?;
     // Models send an empty text for what they leave out.
     let glob = input.glob.as_deref().filter(|glob| !glob.is_empty());
@@ -79,10 +79,10 @@ fn list(
     let mut lines: Vec<String> = Vec::new();
     let mut more = false;
     let mut walk = Walk::new(space, glob.as_ref(), clock);
-    let walked = walk.go(&parts, glob.is_some(), &mut |_, met| {
+    let walked = walk.run(&parts, glob.is_some(), &mut |_, met| {
         if lines.len() == SHOWN_MAX {
             more = true;
-            return Go::Stop;
+            return WalkControl::Stop;
         }
         let path = &met.path;
         lines.push(match met.kind {
@@ -95,10 +95,10 @@ fn list(
             | FileType::BlockDevice
             | FileType::Unknown => format!("{path} (not a plain file)"),
         });
-        Go::On
+        WalkControl::Continue
     });
     let said = joined(&parts);
-    walked.map_err(|trouble| refuse(format!("`{said}` {trouble}{}", hint(&trouble))))?;
+    walked.map_err(|trouble| refuse(format!("`{said}` {trouble}{}", error_hint(&trouble))))?;
     let mut notes = walk.notes();
     if more {
         let note = format!(

@@ -8,23 +8,23 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::image::ImageInfo;
 use longhaul_core::message::Part;
-use longhaul_core::picture::Picture;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::easel::{Easel, NoPicture};
+use longhaul_core::port::image_sink::{ImageError, ImageSink};
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
-use crate::ask::{TIMEOUT, aside};
-use crate::files::closed::Wish;
-use crate::files::text::{FILE_BYTES_MAX, is_text, text, too_long};
-use crate::files::workspace::{Workspace, hint};
+use crate::files::protected::Access;
+use crate::files::text::{FILE_BYTES_MAX, decode_utf8, is_text, size_error};
+use crate::files::workspace::{Workspace, error_hint};
+use crate::tool_support::{TIMEOUT, run_blocking};
 use crate::typed::TypedTool;
 
 /// The longest answer, in bytes.
 const SHOWN_BYTES_MAX: usize = 256 * 1024;
 /// So many lines are shown where nobody says how many.
-const LINES: usize = 2_000;
+const LINES_DEFAULT: usize = 2_000;
 /// Far more lines than a file may have. The schema says it, so that a number which
 /// no machine holds is refused in its words.
 const NUMBER_MAX: u32 = 1_000_000_000;
@@ -62,60 +62,56 @@ impl TypedTool for ReadFile {
     }
 
     async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let (space, easel) = (self.0.clone(), ctx.pictures.clone());
-        aside(move || read(&space, &input, &easel)).await
+        let (space, easel) = (self.0.clone(), ctx.images.clone());
+        run_blocking(move || read(&space, &input, &easel)).await
     }
 }
 
-fn read(space: &Workspace, input: &Input, easel: &Easel) -> Result<ToolOutput, ToolFailure> {
+fn read(space: &Workspace, input: &Input, easel: &ImageSink) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("The file was not read: {why}."));
-    let target = space.target(&input.path, Wish::Read);
+    let target = space.target(&input.path, Access::Read);
     let target = target.map_err(|bad| refuse(bad.to_string()))?;
-    let said = &target.said;
-    let trouble = |trouble| refuse(format!("`{said}` {trouble}{}", hint(&trouble)));
+    let said = &target.display;
+    let trouble = |trouble| refuse(format!("`{said}` {trouble}{}", error_hint(&trouble)));
     let opened = space.open(&target).map_err(trouble)?;
-    if let Some(why) = too_long(&opened) {
+    if let Some(why) = size_error(&opened) {
         let way = "search_files does not open them either; ask a person for a part of it";
         return Err(refuse(format!("`{said}` {why}; {way}")));
     }
     // It may have grown since: what is read stays bounded.
-    let bytes = opened.take(FILE_BYTES_MAX).map_err(trouble)?.bytes;
-    if Picture::is_begun(&bytes) && !is_text(&bytes) {
-        let whole = Picture::of(&bytes).ok_or(NoPicture::Kind);
-        let shown = whole.and_then(|picture| show(&picture, bytes, easel));
-        return shown.map_err(|why| {
-            refuse(format!(
-                "`{said}` is a picture that can't be shown, as {why}"
-            ))
-        });
+    let bytes = opened.read(FILE_BYTES_MAX).map_err(trouble)?.bytes;
+    if ImageInfo::has_image_signature(&bytes) && !is_text(&bytes) {
+        let whole = ImageInfo::parse(&bytes).ok_or(ImageError::UnsupportedFormat);
+        let shown = whole.and_then(|picture| image_output(&picture, bytes, easel));
+        return shown
+            .map_err(|why| refuse(format!("`{said}` is a picture that can't be shown, as {why}")));
     }
-    let text = text(bytes).map_err(|why| refuse(format!("`{said}` {why}")))?;
+    let text = decode_utf8(bytes).map_err(|why| refuse(format!("`{said}` {why}")))?;
     let offset = input.offset.unwrap_or(1).max(1);
-    let limit = input.limit.unwrap_or(LINES).max(1);
-    let page = page(&text, offset, limit).map_err(|lines| {
-        let lines = count(lines);
-        refuse(format!(
-            "`{said}` has {lines}, so there is no line {offset}"
-        ))
+    let limit = input.limit.unwrap_or(LINES_DEFAULT).max(1);
+    let page = render_page(&text, offset, limit).map_err(|lines| {
+        let lines = line_count_text(lines);
+        refuse(format!("`{said}` has {lines}, so there is no line {offset}"))
     })?;
     Ok(ToolOutput::text(page))
 }
 
 /// A picture, with a word about it for those who can't see.
-fn show(picture: &Picture, bytes: Vec<u8>, easel: &Easel) -> Result<ToolOutput, NoPicture> {
+fn image_output(
+    picture: &ImageInfo,
+    bytes: Vec<u8>,
+    easel: &ImageSink,
+) -> Result<ToolOutput, ImageError> {
     let (kind, size) = (picture.media_type, bytes.len());
     let (width, height) = (picture.width, picture.height);
-    let image = easel.put_up(bytes)?;
+    let image = easel.add(bytes)?;
     let words = format!("[A picture: {kind}, {width} x {height}, {size} bytes.]");
-    Ok(ToolOutput {
-        content: vec![Part::Text(words.into()), Part::Image(image)],
-        full: None,
-    })
+    Ok(ToolOutput { content: vec![Part::Text(words.into()), Part::Image(image)], full: None })
 }
 
 /// The lines from `offset` on, with a last line about the rest; or how many
 /// lines there are if that one is not among them.
-fn page(text: &str, offset: usize, limit: usize) -> Result<String, usize> {
+fn render_page(text: &str, offset: usize, limit: usize) -> Result<String, usize> {
     let lines = text.lines().count();
     if lines == 0 && offset == 1 {
         return Ok("[The file is empty.]".into());
@@ -148,7 +144,7 @@ fn page(text: &str, offset: usize, limit: usize) -> Result<String, usize> {
         page.push_str(&format!("[Line {last} is longer and was cut. search_files finds what is behind the cut, and shows \
              what is around it.]\n"));
     }
-    let of = count(lines);
+    let of = line_count_text(lines);
     page.push_str(&if last < lines {
         let next = last + 1;
         format!("[Lines {offset} to {last} of {lines}. Read on with offset {next}.]")
@@ -160,68 +156,52 @@ fn page(text: &str, offset: usize, limit: usize) -> Result<String, usize> {
     Ok(page)
 }
 
-fn count(lines: usize) -> String {
+fn line_count_text(lines: usize) -> String {
     let word = if lines == 1 { "line" } else { "lines" };
     format!("{lines} {word}")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{NUMBER_MAX, ReadFile, SHOWN_BYTES_MAX, Workspace, page};
+    use super::{NUMBER_MAX, ReadFile, SHOWN_BYTES_MAX, Workspace, render_page};
     use crate::typed::typed;
 
     fn check(text: &str, (offset, limit): (usize, usize), expected: Result<&str, usize>) {
-        let page = page(text, offset, limit);
-        assert_eq!(
-            page.as_deref().map_err(|lines| *lines),
-            expected,
-            "{text:?}"
-        );
+        let page = render_page(text, offset, limit);
+        assert_eq!(page.as_deref().map_err(|lines| *lines), expected, "{text:?}");
     }
 
     #[test]
-    fn every_number_has_a_most() {
+    fn every_number_has_a_maximum_in_the_schema() {
         let space = Workspace::new("nowhere".into(), Vec::new());
         let tool = typed(ReadFile(space)).unwrap();
         for name in ["offset", "limit"] {
-            let number = &tool.card().schema["properties"][name];
+            let number = &tool.spec().schema["properties"][name];
             assert_eq!(number["type"], "integer");
             assert_eq!(number["maximum"], NUMBER_MAX, "{name}");
         }
     }
 
     #[test]
-    fn pages() {
+    fn a_file_is_read_in_pages() {
         check("", (1, 9), Ok("[The file is empty.]"));
         check("", (2, 9), Err(0));
         check("a", (1, 9), Ok("1\ta\n[The whole file: 1 line.]"));
-        check(
-            "a\r\n\nb\n",
-            (1, 9),
-            Ok("1\ta\n2\t\n3\tb\n[The whole file: 3 lines.]"),
-        );
-        check(
-            "a\nb\nc",
-            (1, 2),
-            Ok("1\ta\n2\tb\n[Lines 1 to 2 of 3. Read on with offset 3.]"),
-        );
-        check(
-            "a\nb\nc",
-            (3, 2),
-            Ok("3\tc\n[Lines 3 to 3, the end: the file has 3 lines.]"),
-        );
+        check("a\r\n\nb\n", (1, 9), Ok("1\ta\n2\t\n3\tb\n[The whole file: 3 lines.]"));
+        check("a\nb\nc", (1, 2), Ok("1\ta\n2\tb\n[Lines 1 to 2 of 3. Read on with offset 3.]"));
+        check("a\nb\nc", (3, 2), Ok("3\tc\n[Lines 3 to 3, the end: the file has 3 lines.]"));
         check("a\nb\nc", (4, 2), Err(3));
         check("a\nb\nc", (usize::MAX, usize::MAX), Err(3));
     }
 
     #[test]
-    fn long_lines_and_many_of_them() {
+    fn long_and_many_lines_are_truncated() {
         let long = format!("{}\nend", "ü".repeat(SHOWN_BYTES_MAX));
-        let first = page(&long, 1, 9).unwrap();
+        let first = render_page(&long, 1, 9).unwrap();
         assert!(first.len() < SHOWN_BYTES_MAX + 200);
         assert!(first.ends_with("around it.]\n[Lines 1 to 1 of 2. Read on with offset 2.]"));
         let many = "0123456789\n".repeat(100_000);
-        let shown = page(&many, 1, usize::MAX).unwrap();
+        let shown = render_page(&many, 1, usize::MAX).unwrap();
         assert!(shown.len() < SHOWN_BYTES_MAX + 200);
         assert!(shown.contains("of 100000. Read on with offset"));
     }

@@ -17,14 +17,14 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis};
 
-use crate::ask::{TIMEOUT, aside};
-use crate::files::closed::Wish;
 use crate::files::glob::Glob;
 use crate::files::path::joined;
-use crate::files::text::{FILE_BYTES_MAX, text, too_long};
-use crate::files::walk::{Go, Met, Walk};
-use crate::files::workspace::{Workspace, hint};
-use crate::place::{Opened, Trouble};
+use crate::files::protected::Access;
+use crate::files::text::{FILE_BYTES_MAX, decode_utf8, size_error};
+use crate::files::walk::{Walk, WalkControl, WalkEntry};
+use crate::files::workspace::{Workspace, error_hint};
+use crate::safe_dir::{FsError, OpenFile};
+use crate::tool_support::{TIMEOUT, run_blocking};
 use crate::typed::TypedTool;
 
 /// How many lines are shown.
@@ -32,23 +32,23 @@ const SHOWN_MAX: usize = 200;
 /// The longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1_000;
 /// The largest automaton, in bytes: with the bound on lines it bounds the time.
-const SIZE_MAX: usize = 512 * 1024;
+const REGEX_BYTES_MAX: usize = 512 * 1024;
 /// The largest one that goes through a line of any length.
-const LEAN_SIZE_MAX: usize = 128 * 1024;
+const SMALL_REGEX_BYTES_MAX: usize = 128 * 1024;
 /// How much of a line a larger one goes through, in bytes.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 /// After so many bytes the time is looked at.
 const CHECK_BYTES: usize = 64 * 1024;
 /// How much of a line is shown, in characters, and how much before the find.
-const LINE_SHOWN_MAX: usize = 240;
-const LEAD_SHOWN_MAX: usize = 80;
+const LINE_CHARS_MAX: usize = 240;
+const LEAD_CHARS_MAX: usize = 80;
 /// What is said of a line that is shown in part and has more behind that.
-const AGAIN: &str = " [found again behind this, in the same line]";
+const MORE_MATCHES: &str = " [found again behind this, in the same line]";
 
 /// Searches files.
 #[derive(Debug)]
 pub(crate) struct SearchFiles {
-    pub(crate) space: Workspace,
+    pub(crate) workspace: Workspace,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -76,12 +76,12 @@ impl TypedTool for SearchFiles {
 
     /// The folder or file; `.` stands for the whole workspace.
     fn raw_subjects(&self, input: &Value) -> Vec<String> {
-        self.space.subjects(input)
+        self.workspace.subjects(input)
     }
 
     async fn call(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let (space, clock) = (self.space.clone(), Arc::clone(&self.clock));
-        aside(move || search(&space, &input, clock)).await
+        let (space, clock) = (self.workspace.clone(), Arc::clone(&self.clock));
+        run_blocking(move || search(&space, &input, clock)).await
     }
 }
 
@@ -91,53 +91,51 @@ fn search(
     clock: Arc<dyn Clock>,
 ) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("Nothing was searched: {why}."));
-    let (needle, plain) = pattern(&input.pattern).map_err(refuse)?;
+    let (needle, plain) = compile(&input.pattern).map_err(refuse)?;
     let start = input.path.as_deref().unwrap_or_default();
-    let parts = space.parts(start, Wish::Read);
+    let parts = space.parts(start, Access::Read);
     let parts = parts.map_err(|bad| refuse(bad.to_string()))?;
     // Models send an empty text for what they leave out.
     let glob = input.glob.as_deref().filter(|glob| !glob.is_empty());
     let glob = glob.map(Glob::new).transpose().map_err(refuse)?;
-    let mut hunt = Hunt {
-        needle,
+    let mut hunt = SearchState {
+        pattern: needle,
         lines: Vec::new(),
-        searched: 0,
-        passed_over: 0,
-        cut: 0,
-        more: false,
-        late: false,
+        searched_files: 0,
+        skipped_files: 0,
+        partial_lines: 0,
+        has_more: false,
+        is_timed_out: false,
     };
     let mut walk = Walk::new(space, glob.as_ref(), clock);
-    let walked = walk.go(&parts, true, &mut |walk, met| hunt.visit(walk, met));
+    let walked = walk.run(&parts, true, &mut |walk, met| hunt.visit(walk, met));
     let walked = match walked {
         // Not a folder: a file is searched by itself, whatever the glob says.
-        Err(Trouble::Strange) if !parts.is_empty() => space
-            .target(start, Wish::Read)
+        Err(FsError::NotRegular) if !parts.is_empty() => space
+            .target(start, Access::Read)
             .map_err(|bad| refuse(bad.to_string()))
             .map(|target| space.open(&target))?
             .map(|opened| {
-                hunt.file(&walk, &joined(&parts), opened);
+                hunt.search_file(&walk, &joined(&parts), opened);
             }),
         walked => walked,
     };
     let said = joined(&parts);
-    walked.map_err(|trouble| refuse(format!("`{said}` {trouble}{}", hint(&trouble))))?;
+    walked.map_err(|trouble| refuse(format!("`{said}` {trouble}{}", error_hint(&trouble))))?;
     let mut notes = walk.notes();
     notes.extend(plain);
-    Ok(ToolOutput::text(hunt.answer(notes)))
+    Ok(ToolOutput::text(hunt.into_text(notes)))
 }
 
 /// The pattern, and a word about it where it is none and was taken for plain text.
-fn pattern(text: &str) -> Result<(Needle, Option<String>), String> {
+fn compile(text: &str) -> Result<(Pattern, Option<String>), String> {
     if text.is_empty() {
         return Err("the pattern is empty".into());
     }
     if text.len() > PATTERN_BYTES_MAX {
-        return Err(format!(
-            "the pattern is longer than {PATTERN_BYTES_MAX} bytes"
-        ));
+        return Err(format!("the pattern is longer than {PATTERN_BYTES_MAX} bytes"));
     }
-    match Needle::new(text) {
+    match Pattern::new(text) {
         Ok(needle) => Ok((needle, None)),
         Err(regex::Error::CompiledTooBig(_)) => {
             Err("the pattern is too large; use smaller counts in `{}`".into())
@@ -145,7 +143,7 @@ fn pattern(text: &str) -> Result<(Needle, Option<String>), String> {
         Err(_) => {
             let note = "The pattern is no regular expression and was searched as plain text.";
             let needle =
-                Needle::new(&regex::escape(text)).map_err(|_| "the pattern is too large")?;
+                Pattern::new(&regex::escape(text)).map_err(|_| "the pattern is too large")?;
             Ok((needle, Some(note.into())))
         }
     }
@@ -153,31 +151,30 @@ fn pattern(text: &str) -> Result<(Needle, Option<String>), String> {
 
 /// What is searched for.
 #[derive(Debug)]
-struct Needle {
+struct Pattern {
     regex: Regex,
     /// Small enough for a line of any length.
-    lean: bool,
+    is_small: bool,
 }
 
-impl Needle {
+impl Pattern {
     fn new(text: &str) -> Result<Self, regex::Error> {
         let build = |size: usize| {
             let mut builder = RegexBuilder::new(text);
-            let limits = builder.size_limit(size).dfa_size_limit(4 * SIZE_MAX);
+            let limits = builder.size_limit(size).dfa_size_limit(4 * REGEX_BYTES_MAX);
             limits.build()
         };
-        match build(LEAN_SIZE_MAX) {
-            Err(regex::Error::CompiledTooBig(_)) => Ok(Self {
-                regex: build(SIZE_MAX)?,
-                lean: false,
-            }),
-            built => built.map(|regex| Self { regex, lean: true }),
+        match build(SMALL_REGEX_BYTES_MAX) {
+            Err(regex::Error::CompiledTooBig(_)) => {
+                Ok(Self { regex: build(REGEX_BYTES_MAX)?, is_small: false })
+            }
+            built => built.map(|regex| Self { regex, is_small: true }),
         }
     }
 
     /// How much of this line is searched, in bytes.
-    fn reach(&self, line: &str) -> usize {
-        match self.lean {
+    fn searched_len(&self, line: &str) -> usize {
+        match self.is_small {
             true => line.len(),
             false => line.floor_char_boundary(LINE_BYTES_MAX),
         }
@@ -185,7 +182,7 @@ impl Needle {
 
     /// Where it is found first, from this byte of the line on.
     fn find(&self, line: &str, from: usize) -> Option<usize> {
-        let reach = self.reach(line);
+        let reach = self.searched_len(line);
         let found = self.regex.find_at(&line[..reach], from.min(reach))?;
         // An end at the cut may be no end: `$` would fit there.
         let is_sure = found.end() < reach || reach == line.len();
@@ -195,90 +192,87 @@ impl Needle {
 
 /// What is searched for, and what was found.
 #[derive(Debug)]
-struct Hunt {
-    needle: Needle,
+struct SearchState {
+    pattern: Pattern,
     lines: Vec<String>,
-    searched: usize,
-    passed_over: usize,
+    searched_files: usize,
+    skipped_files: usize,
     /// Lines that were searched only in part.
-    cut: usize,
-    more: bool,
-    late: bool,
+    partial_lines: usize,
+    has_more: bool,
+    is_timed_out: bool,
 }
 
-impl Hunt {
-    fn visit(&mut self, walk: &Walk<'_>, met: &Met<'_>) -> Go {
+impl SearchState {
+    fn visit(&mut self, walk: &Walk<'_>, met: &WalkEntry<'_>) -> WalkControl {
         if met.kind != FileType::RegularFile {
-            return Go::On;
+            return WalkControl::Continue;
         }
         match met.folder.open_known(met.name) {
-            Ok(opened) => self.file(walk, &met.path, opened),
+            Ok(opened) => self.search_file(walk, &met.path, opened),
             // Removed since, swapped for a link, or not ours to read.
             Err(_) => {
-                self.passed_over += 1;
-                Go::On
+                self.skipped_files += 1;
+                WalkControl::Continue
             }
         }
     }
 
-    fn file(&mut self, walk: &Walk<'_>, path: &str, opened: Opened) -> Go {
-        let long = too_long(&opened).is_some();
-        let taken = (!long).then(|| opened.take(FILE_BYTES_MAX).ok()).flatten();
-        let Some(held) = taken.and_then(|taken| text(taken.bytes).ok()) else {
-            self.passed_over += 1;
-            return Go::On;
+    fn search_file(&mut self, walk: &Walk<'_>, path: &str, opened: OpenFile) -> WalkControl {
+        let long = size_error(&opened).is_some();
+        let taken = (!long).then(|| opened.read(FILE_BYTES_MAX).ok()).flatten();
+        let Some(held) = taken.and_then(|taken| decode_utf8(taken.bytes).ok()) else {
+            self.skipped_files += 1;
+            return WalkControl::Continue;
         };
-        self.searched += 1;
+        self.searched_files += 1;
         let mut unchecked = 0;
         for (index, line) in held.lines().enumerate() {
             // The walk itself looks at the time only between files.
             unchecked += line.len() + 1;
             if unchecked > CHECK_BYTES {
                 unchecked = 0;
-                self.late = walk.is_late();
+                self.is_timed_out = walk.is_timed_out();
             }
-            if self.late {
-                return Go::Stop;
+            if self.is_timed_out {
+                return WalkControl::Stop;
             }
-            let Some(found) = self.needle.find(line, 0) else {
-                self.cut += usize::from(self.needle.reach(line) < line.len());
+            let Some(found) = self.pattern.find(line, 0) else {
+                self.partial_lines += usize::from(self.pattern.searched_len(line) < line.len());
                 continue;
             };
             if self.lines.len() == SHOWN_MAX {
-                self.more = true;
-                return Go::Stop;
+                self.has_more = true;
+                return WalkControl::Stop;
             }
-            let (shown, end) = around(line, found);
-            let again = end < line.len() && self.needle.find(line, end).is_some();
-            let again = if again { AGAIN } else { "" };
-            self.lines
-                .push(format!("{path}:{}: {shown}{again}", index + 1));
+            let (shown, end) = excerpt(line, found);
+            let again = end < line.len() && self.pattern.find(line, end).is_some();
+            let again = if again { MORE_MATCHES } else { "" };
+            self.lines.push(format!("{path}:{}: {shown}{again}", index + 1));
         }
-        Go::On
+        WalkControl::Continue
     }
 
-    fn answer(self, notes: Vec<String>) -> String {
+    fn into_text(self, notes: Vec<String>) -> String {
         let mut lines = self.lines;
-        let files = self.searched;
+        let files = self.searched_files;
         if lines.is_empty() {
             lines.push(format!("[Nothing was found in {files} files.]"));
         }
-        if self.more {
+        if self.has_more {
             lines.push(format!(
                 "[There is more: only the first {SHOWN_MAX} lines are shown; narrow it by pattern, path or glob.]"
             ));
         }
-        if self.late {
+        if self.is_timed_out {
             lines.push("[There is more: the time was over; narrow it by path or glob.]".into());
         }
-        if self.passed_over > 0 {
-            let count = self.passed_over;
-            lines.push(format!(
-                "[Not searched, as they are no text or too long: {count}.]"
-            ));
+        if self.skipped_files > 0 {
+            let count = self.skipped_files;
+            lines.push(format!("[Not searched, as they are no text or too long: {count}.]"));
         }
-        if self.cut > 0 {
-            let count = self.cut;
+        if self.partial_lines > 0 {
+            let count = self.partial_lines;
             lines.push(format!(
                 "[Searched only up to byte {LINE_BYTES_MAX}, as the pattern is large: {count} long \
                  lines. A smaller pattern is searched in all of a line.]"
@@ -290,12 +284,12 @@ impl Hunt {
 }
 
 /// The part of the line around this byte, and where that part ends.
-fn around(line: &str, at: usize) -> (String, usize) {
-    let lead = line[..at].chars().rev().take(LEAD_SHOWN_MAX);
+fn excerpt(line: &str, at: usize) -> (String, usize) {
+    let lead = line[..at].chars().rev().take(LEAD_CHARS_MAX);
     let start = at - lead.map(char::len_utf8).sum::<usize>();
-    let is_short = line.chars().nth(LINE_SHOWN_MAX).is_none();
+    let is_short = line.chars().nth(LINE_CHARS_MAX).is_none();
     let start = if is_short { 0 } else { start };
-    let letters = line[start..].chars().take(LINE_SHOWN_MAX);
+    let letters = line[start..].chars().take(LINE_CHARS_MAX);
     let end = start + letters.map(char::len_utf8).sum::<usize>();
     let shown = &line[start..end];
     let before = if start > 0 { "..." } else { "" };
@@ -305,12 +299,12 @@ fn around(line: &str, at: usize) -> (String, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::{LINE_BYTES_MAX, around, pattern};
+    use super::{LINE_BYTES_MAX, compile, excerpt};
 
     #[test]
-    fn patterns() {
+    fn search_patterns_match_lines() {
         let check = |text: &str, line: &str, expected: &str| {
-            let said = match pattern(text) {
+            let said = match compile(text) {
                 Ok((needle, note)) => format!("{} {note:?}", needle.find(line, 0).is_some()),
                 Err(why) => why,
             };
@@ -327,21 +321,21 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_are_shown_around_the_find() {
-        assert_eq!(around("short", 3), ("short".into(), 5));
+    fn long_lines_are_shown_around_the_match() {
+        assert_eq!(excerpt("short", 3), ("short".into(), 5));
         let long = format!("{}needle{}", "ü".repeat(300), "é".repeat(300));
-        let (shown, end) = around(&long, 600);
+        let (shown, end) = excerpt(&long, 600);
         assert_eq!(&long[end..], "é".repeat(300 - 154));
         assert!(shown.starts_with("...ü") && shown.ends_with("é..."));
         assert!(shown.contains("needle") && shown.chars().count() == 246);
     }
 
     #[test]
-    fn a_large_pattern_ends_at_no_cut() {
+    fn a_large_pattern_is_matched_across_chunks() {
         let far = "b".repeat(LINE_BYTES_MAX) + "needle";
         let check = |text: &str, line: &str, lean: bool, expected: Option<usize>| {
-            let (needle, _) = pattern(text).unwrap();
-            assert_eq!(needle.lean, lean, "{text}");
+            let (needle, _) = compile(text).unwrap();
+            assert_eq!(needle.is_small, lean, "{text}");
             assert_eq!(needle.find(line, 0), expected, "{text}");
         };
         let large = r"\w{8}";

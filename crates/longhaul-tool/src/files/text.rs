@@ -2,13 +2,13 @@
 //!
 //! Never: shows bytes as if they were letters.
 
-use crate::place::Opened;
+use crate::safe_dir::OpenFile;
 
 /// The longest file that is read, searched or edited, in bytes.
 pub(crate) const FILE_BYTES_MAX: usize = 10 * 1024 * 1024;
 
 /// Why these bytes are no text, if they are none.
-pub(crate) fn text(bytes: Vec<u8>) -> Result<String, String> {
+pub(crate) fn decode_utf8(bytes: Vec<u8>) -> Result<String, String> {
     let size = bytes.len();
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(format!("is UTF-16 ({size} bytes), and only UTF-8 is read"));
@@ -30,7 +30,7 @@ pub(crate) fn is_text(bytes: &[u8]) -> bool {
 }
 
 /// Why this file is too long to be opened, if it is.
-pub(crate) fn too_long(opened: &Opened) -> Option<String> {
+pub(crate) fn size_error(opened: &OpenFile) -> Option<String> {
     let size = opened.size;
     (size > FILE_BYTES_MAX as u64).then(|| {
         format!("is {size} bytes long, and files of more than {FILE_BYTES_MAX} are not opened")
@@ -39,12 +39,12 @@ pub(crate) fn too_long(opened: &Opened) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::text;
+    use super::decode_utf8;
 
     #[test]
-    fn what_is_text() {
+    fn text_is_distinguished_from_binary() {
         let check = |bytes: &[u8], expected: &str| {
-            let said = text(bytes.to_vec()).unwrap_or_else(|why| why);
+            let said = decode_utf8(bytes.to_vec()).unwrap_or_else(|why| why);
             assert!(said.contains(expected), "{bytes:?}: {said}");
         };
         check("größer\r\n".as_bytes(), "größer\r\n");

@@ -12,9 +12,9 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
-use crate::ask::{TIMEOUT, aside};
-use crate::files::closed::Wish;
-use crate::files::workspace::{Workspace, hint};
+use crate::files::protected::Access;
+use crate::files::workspace::{Workspace, error_hint};
+use crate::tool_support::{TIMEOUT, run_blocking};
 use crate::typed::TypedTool;
 
 /// The longest content, in bytes.
@@ -48,7 +48,7 @@ impl TypedTool for WriteFile {
 
     async fn call(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let space = self.0.clone();
-        aside(move || write(&space, &input)).await
+        run_blocking(move || write(&space, &input)).await
     }
 }
 
@@ -62,17 +62,17 @@ fn write(space: &Workspace, input: &Input) -> Result<ToolOutput, ToolFailure> {
         );
         return Err(refuse(why));
     }
-    let target = space.target(&input.path, Wish::Write);
+    let target = space.target(&input.path, Access::Write);
     let target = target.map_err(|bad| refuse(bad.to_string()))?;
-    let said = &target.said;
-    let trouble = |trouble| refuse(format!("`{said}` {trouble}{}", hint(&trouble)));
-    let desk = space.desk(&target).map_err(trouble)?;
-    let before = desk.before(target.file(), CONTENT_BYTES_MAX);
+    let said = &target.display;
+    let trouble = |trouble| refuse(format!("`{said}` {trouble}{}", error_hint(&trouble)));
+    let desk = space.writer(&target).map_err(trouble)?;
+    let before = desk.read(target.file(), CONTENT_BYTES_MAX);
     let before = before.map_err(trouble)?;
     let count = bytes.len();
     let verb = match &before {
         None => "Created",
-        Some(before) if !before.cut && before.bytes == bytes => {
+        Some(before) if !before.is_truncated && before.bytes == bytes => {
             let said = format!("`{said}` holds exactly this already ({count} bytes).");
             return Ok(ToolOutput::text(said));
         }
@@ -81,9 +81,7 @@ fn write(space: &Workspace, input: &Input) -> Result<ToolOutput, ToolFailure> {
         }
         Some(_) => "Replaced",
     };
-    let put = desk.put(target.file(), bytes, before.as_ref());
+    let put = desk.write(target.file(), bytes, before.as_ref());
     put.map_err(trouble)?;
-    Ok(ToolOutput::text(format!(
-        "{verb} `{said}` ({count} bytes)."
-    )))
+    Ok(ToolOutput::text(format!("{verb} `{said}` ({count} bytes).")))
 }

@@ -7,13 +7,13 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252};
 use serde::de::IgnoredAny;
 use url::Url;
 
-use crate::http_fetch::page::{TEXT_BYTES_MAX, readable};
+use crate::http_fetch::html::{TEXT_BYTES_MAX, html_to_text};
 
 /// So far into a page its own word about its letters is looked for.
-const META_BYTES: usize = 1024;
+const META_BYTES_MAX: usize = 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum BodyKind {
     Html,
     Json,
     Text,
@@ -23,12 +23,12 @@ enum Kind {
 }
 
 /// The body as text, or none if it is none.
-pub(super) fn text(kind_said: &str, body: &[u8], url: &Url) -> Option<String> {
-    let mut kind = kind(kind_said);
-    if kind == Kind::Bytes {
+pub(super) fn to_text(kind_said: &str, body: &[u8], url: &Url) -> Option<String> {
+    let mut kind = kind_from_content_type(kind_said);
+    if kind == BodyKind::Bytes {
         return None;
     }
-    let is_guess = kind == Kind::Unknown;
+    let is_guess = kind == BodyKind::Unknown;
     if is_guess && Encoding::for_bom(body).is_none() && std::str::from_utf8(body).is_err() {
         return None;
     }
@@ -37,54 +37,54 @@ pub(super) fn text(kind_said: &str, body: &[u8], url: &Url) -> Option<String> {
         return None;
     }
     if is_guess {
-        kind = look(&decoded);
+        kind = sniff(&decoded);
     }
     Some(match kind {
-        Kind::Html => readable(&decoded, url),
-        Kind::Json => bounded(pretty(&decoded)),
-        Kind::Text | Kind::Unknown | Kind::Bytes => bounded(decoded),
+        BodyKind::Html => html_to_text(&decoded, url),
+        BodyKind::Json => truncated(pretty(&decoded)),
+        BodyKind::Text | BodyKind::Unknown | BodyKind::Bytes => truncated(decoded),
     })
 }
 
-fn kind(said: &str) -> Kind {
+fn kind_from_content_type(said: &str) -> BodyKind {
     let mime = said.split(';').next().unwrap_or_default().trim();
     let mime = mime.to_ascii_lowercase();
     let (group, name) = mime.split_once('/').unwrap_or((&mime, ""));
     match (group, name) {
-        ("text", "html") | ("application", "xhtml+xml") => Kind::Html,
-        (_, "json") => Kind::Json,
-        (_, name) if name.ends_with("+json") => Kind::Json,
-        (_, "xml") | ("text", _) => Kind::Text,
-        (_, name) if name.ends_with("+xml") || name.ends_with("+yaml") => Kind::Text,
-        ("image" | "audio" | "video" | "font" | "model", _) => Kind::Bytes,
-        ("application", "pdf" | "zip" | "gzip" | "x-tar" | "wasm" | "msword") => Kind::Bytes,
+        ("text", "html") | ("application", "xhtml+xml") => BodyKind::Html,
+        (_, "json") => BodyKind::Json,
+        (_, name) if name.ends_with("+json") => BodyKind::Json,
+        (_, "xml") | ("text", _) => BodyKind::Text,
+        (_, name) if name.ends_with("+xml") || name.ends_with("+yaml") => BodyKind::Text,
+        ("image" | "audio" | "video" | "font" | "model", _) => BodyKind::Bytes,
+        ("application", "pdf" | "zip" | "gzip" | "x-tar" | "wasm" | "msword") => BodyKind::Bytes,
         // Also what calls itself nothing, or only bytes: scripts, lists, logs.
-        _ => Kind::Unknown,
+        _ => BodyKind::Unknown,
     }
 }
 
 /// What a text is that nobody gave a name.
-fn look(text: &str) -> Kind {
+fn sniff(text: &str) -> BodyKind {
     let start = text.trim_start();
     let start = &start[..start.floor_char_boundary(20)];
     let start = start.to_ascii_lowercase();
     if start.starts_with("<!doctype html") || start.starts_with("<html") {
-        Kind::Html
+        BodyKind::Html
     } else if start.starts_with(['{', '[']) {
-        Kind::Json
+        BodyKind::Json
     } else {
-        Kind::Text
+        BodyKind::Text
     }
 }
 
-fn decode(said: &str, kind: Kind, body: &[u8]) -> String {
+fn decode(said: &str, kind: BodyKind, body: &[u8]) -> String {
     if let Some((encoding, skip)) = Encoding::for_bom(body) {
         let rest = body.get(skip..).unwrap_or_default();
         return encoding.decode_without_bom_handling(rest).0.into_owned();
     }
     let named = charset(said).or_else(|| match kind {
-        Kind::Html => meta(body),
-        Kind::Json | Kind::Text | Kind::Unknown | Kind::Bytes => None,
+        BodyKind::Html => meta_charset(body),
+        BodyKind::Json | BodyKind::Text | BodyKind::Unknown | BodyKind::Bytes => None,
     });
     let encoding = named.unwrap_or(match std::str::from_utf8(body) {
         Ok(_) => UTF_8,
@@ -104,8 +104,8 @@ fn charset(text: &str) -> Option<&'static Encoding> {
     Encoding::for_label(&rest.as_bytes()[..end.unwrap_or(rest.len())])
 }
 
-fn meta(body: &[u8]) -> Option<&'static Encoding> {
-    let head = &body[..body.len().min(META_BYTES)];
+fn meta_charset(body: &[u8]) -> Option<&'static Encoding> {
+    let head = &body[..body.len().min(META_BYTES_MAX)];
     let named = charset(&String::from_utf8_lossy(head))?;
     // It was read as single bytes, so it can't be what it says.
     let is_wide = named == UTF_16LE || named == UTF_16BE;
@@ -166,7 +166,7 @@ fn pretty(text: &str) -> String {
     out
 }
 
-fn bounded(mut text: String) -> String {
+fn truncated(mut text: String) -> String {
     if text.len() > TEXT_BYTES_MAX {
         text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
         text.push_str("\n\n[The answer is longer; the rest is left out.]");
@@ -180,15 +180,11 @@ mod tests {
 
     fn check(kind: &str, body: &[u8], expected: Option<&str>) {
         let url = Url::parse("https://site.example/").unwrap();
-        assert_eq!(
-            text(kind, body, &url).as_deref(),
-            expected,
-            "{kind} {body:?}"
-        );
+        assert_eq!(to_text(kind, body, &url).as_deref(), expected, "{kind} {body:?}");
     }
 
     #[test]
-    fn bodies_are_read_by_what_they_are() {
+    fn bodies_are_decoded_by_content_type() {
         check("text/plain", b"a <b>", Some("a <b>"));
         check("text/html", b"a<p>b", Some("a\n\nb"));
         check("", b"<!DOCTYPE html><p>b", Some("b"));
@@ -204,18 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_read_as_they_are_written() {
+    fn charsets_are_decoded() {
         check("text/plain; charset=utf-8", "ü".as_bytes(), Some("ü"));
         check("text/plain; charset=\"ISO-8859-1\"", b"\xfc", Some("ü"));
         check("text/plain; Charset = latin1", b"\xfc", Some("ü"));
         check("text/plain", b"\xfc\x80", Some("ü€"));
         check("text/plain; charset=shift_jis", b"\x82\xa0", Some("あ"));
         check("text/plain; charset=nonsense", "ü".as_bytes(), Some("ü"));
-        check(
-            "text/plain; charset=latin1",
-            b"\xef\xbb\xbf\xc3\xbc",
-            Some("ü"),
-        );
+        check("text/plain; charset=latin1", b"\xef\xbb\xbf\xc3\xbc", Some("ü"));
         check("text/plain", b"\xff\xfea\0b\0", Some("ab"));
         check("text/html", b"<meta charset=latin1>\xfc", Some("ü"));
         let old = b"<meta http-equiv=content-type content='text/html; charset=windows-1251'>\xe6";
@@ -224,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_set_in_and_keeps_its_spelling() {
+    fn json_is_indented_and_keeps_its_number_format() {
         let pretty = |text: &str| pretty(text);
         assert_eq!(
             pretty(r#"{"a":[1.10, {} ,[ ],"x:{\",\\"],"b": 12345678901234567890.0}"#),

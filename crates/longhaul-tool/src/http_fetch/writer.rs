@@ -4,145 +4,145 @@
 //! Never: longer than its bound by more than one piece.
 
 /// So deep lists are set in; deeper ones stand where these do.
-const DEEP: usize = 12;
+const INDENT_MAX: usize = 12;
 
 /// A text in the making.
 #[derive(Debug, Default)]
-pub(super) struct Writer {
+pub(super) struct TextWriter {
     out: String,
     /// So many ends of lines are wanted before the next words.
-    breaks: usize,
+    pending_breaks: usize,
     /// A blank is wanted before the next words.
-    blank: bool,
+    pending_space: bool,
     /// Where marks begin that have no words yet.
-    fresh: Option<usize>,
+    pending_mark: Option<usize>,
     /// How far lines are set in.
-    deep: usize,
+    indent: usize,
 }
 
-impl Writer {
+impl TextWriter {
     pub(super) const fn len(&self) -> usize {
         self.out.len()
     }
 
     /// What stands after this place.
-    pub(super) fn since(&self, at: usize) -> &str {
+    pub(super) fn text_from(&self, at: usize) -> &str {
         self.out.get(at..).unwrap_or_default()
     }
 
     /// So deep in lists the next lines stand.
-    pub(super) fn set_in(&mut self, deep: usize) {
-        self.deep = deep.min(DEEP);
+    pub(super) fn set_indent(&mut self, deep: usize) {
+        self.indent = deep.min(INDENT_MAX);
     }
 
     /// Wants so many ends of lines, unless a mark waits for its words.
     pub(super) fn end_line(&mut self, breaks: usize) {
-        if self.fresh.is_none() {
-            self.breaks = self.breaks.max(breaks);
+        if self.pending_mark.is_none() {
+            self.pending_breaks = self.pending_breaks.max(breaks);
         }
     }
 
     /// Takes marks back that have no words.
-    pub(super) fn take_back(&mut self) {
-        if let Some(at) = self.fresh.take() {
+    pub(super) fn remove_pending_mark(&mut self) {
+        if let Some(at) = self.pending_mark.take() {
             self.out.truncate(at);
-            self.breaks = self.breaks.max(1);
+            self.pending_breaks = self.pending_breaks.max(1);
         }
     }
 
-    pub(super) fn blank(&mut self) {
-        self.blank = true;
+    pub(super) fn add_space(&mut self) {
+        self.pending_space = true;
     }
 
     /// Words in which blanks mean nothing but themselves.
-    pub(super) fn words(&mut self, text: &str) {
+    pub(super) fn add_text(&mut self, text: &str) {
         for letter in text.chars() {
             if letter.is_whitespace() {
-                self.blank = true;
+                self.pending_space = true;
             } else if is_visible(letter) {
-                self.settle(self.deep);
-                self.fresh = None;
+                self.flush_pending(self.indent);
+                self.pending_mark = None;
                 self.out.push(letter);
             }
         }
     }
 
     /// Words as they stand.
-    pub(super) fn verbatim(&mut self, text: &str) {
-        self.settle(self.deep);
-        self.fresh = None;
+    pub(super) fn add_verbatim(&mut self, text: &str) {
+        self.flush_pending(self.indent);
+        self.pending_mark = None;
         let keeps = |letter: &char| matches!(letter, '\n' | '\t') || is_visible(*letter);
         self.out.extend(text.chars().filter(keeps));
     }
 
     /// A mark before words to come, and where it stands.
-    pub(super) fn mark(&mut self, mark: &str) -> usize {
-        self.settle(self.deep);
+    pub(super) fn add_mark(&mut self, mark: &str) -> usize {
+        self.flush_pending(self.indent);
         let at = self.out.len();
-        self.fresh.get_or_insert(at);
+        self.pending_mark.get_or_insert(at);
         self.out.push_str(mark);
         at
     }
 
     /// A mark at the beginning of a point in a list.
-    pub(super) fn point(&mut self, mark: &str) {
-        self.take_back();
+    pub(super) fn add_list_mark(&mut self, mark: &str) {
+        self.remove_pending_mark();
         self.end_line(1);
-        self.settle(self.deep.saturating_sub(1));
-        self.fresh.get_or_insert(self.out.len());
+        self.flush_pending(self.indent.saturating_sub(1));
+        self.pending_mark.get_or_insert(self.out.len());
         self.out.push_str(mark);
     }
 
     /// A sign that belongs to the words before it.
-    pub(super) fn close(&mut self, sign: &str) {
-        self.fresh = None;
+    pub(super) fn append_sign(&mut self, sign: &str) {
+        self.pending_mark = None;
         self.out.push_str(sign);
     }
 
     /// A sign on its own that counts as words.
-    pub(super) fn sign(&mut self, sign: &str) {
-        self.settle(self.deep);
-        self.close(sign);
+    pub(super) fn add_sign(&mut self, sign: &str) {
+        self.flush_pending(self.indent);
+        self.append_sign(sign);
     }
 
     /// Parts two cells of a row.
-    pub(super) fn part(&mut self) {
-        self.fresh = None;
-        self.breaks = 0;
-        self.blank = false;
+    pub(super) fn add_cell_separator(&mut self) {
+        self.pending_mark = None;
+        self.pending_breaks = 0;
+        self.pending_space = false;
         self.out.truncate(self.out.trim_end_matches(' ').len());
         self.out.push_str(" | ");
     }
 
     /// Begins a line now, even if nothing follows.
     pub(super) fn begin_line(&mut self) {
-        self.take_back();
+        self.remove_pending_mark();
         self.end_line(1);
-        self.settle(self.deep);
+        self.flush_pending(self.indent);
     }
 
     /// Takes back what stands after this place.
-    pub(super) fn cut(&mut self, at: usize) {
+    pub(super) fn truncate(&mut self, at: usize) {
         self.out.truncate(at);
-        self.fresh = self.fresh.filter(|fresh| *fresh < at);
+        self.pending_mark = self.pending_mark.filter(|fresh| *fresh < at);
     }
 
     /// Takes back one letter of one byte at this place.
-    pub(super) fn unmark(&mut self, at: usize) {
+    pub(super) fn remove_char(&mut self, at: usize) {
         if self.out.is_char_boundary(at) && self.out.is_char_boundary(at + 1) {
             self.out.remove(at);
         }
     }
 
     pub(super) fn finish(mut self) -> String {
-        self.take_back();
+        self.remove_pending_mark();
         self.out.truncate(self.out.trim_end().len());
         self.out
     }
 
-    fn settle(&mut self, deep: usize) {
-        let breaks = std::mem::take(&mut self.breaks);
-        let blank = std::mem::take(&mut self.blank);
+    fn flush_pending(&mut self, deep: usize) {
+        let breaks = std::mem::take(&mut self.pending_breaks);
+        let blank = std::mem::take(&mut self.pending_space);
         if self.out.is_empty() {
             return;
         }
@@ -156,7 +156,7 @@ impl Writer {
             for _ in 0..deep {
                 self.out.push_str("  ");
             }
-        } else if blank && self.fresh.is_none() && !self.out.ends_with([' ', '\n']) {
+        } else if blank && self.pending_mark.is_none() && !self.out.ends_with([' ', '\n']) {
             self.out.push(' ');
         }
     }

@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 
 use longhaul_core::raw::Hash;
 
-use crate::handle::{is_regular, open_file};
+use crate::openat::{is_regular, open_file};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"lhindex1");
 const HEADER_BYTES: u64 = 64;
@@ -52,15 +52,8 @@ struct Header {
 
 impl Header {
     fn to_bytes(self) -> [u8; HEADER_BYTES as usize] {
-        let words = [
-            MAGIC,
-            self.device,
-            self.inode,
-            self.covered,
-            self.check,
-            self.segment,
-            self.used,
-        ];
+        let words =
+            [MAGIC, self.device, self.inode, self.covered, self.check, self.segment, self.used];
         let mut bytes = [0; HEADER_BYTES as usize];
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
@@ -95,12 +88,8 @@ impl<'a> Index<'a> {
         if !is_regular(&found) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut index = Self {
-            slots: File::from(handle),
-            lines,
-            header: Header::default(),
-        };
-        match index.stored()? {
+        let mut index = Self { slots: File::from(handle), lines, header: Header::default() };
+        match index.load_header()? {
             Some(header) => index.header = header,
             None => {
                 let found = lines.metadata()?;
@@ -114,7 +103,7 @@ impl<'a> Index<'a> {
     }
 
     /// The header on disk, if it describes this file.
-    fn stored(&self) -> io::Result<Option<Header>> {
+    fn load_header(&self) -> io::Result<Option<Header>> {
         let length = self.slots.metadata()?.len();
         if length < end_of(0) {
             return Ok(None);
@@ -128,7 +117,7 @@ impl<'a> Index<'a> {
         let is_same = (header.device, header.inode) == (found.dev(), found.ino())
             && header.covered <= found.len()
             && length >= end_of(header.segment)
-            && header.check == self.check(header.covered)?;
+            && header.check == self.checksum(header.covered)?;
         Ok(is_same.then_some(header))
     }
 
@@ -193,7 +182,7 @@ impl<'a> Index<'a> {
     pub(super) fn cover(&mut self, covered: u64) -> io::Result<()> {
         self.slots.sync_data()?;
         self.header.covered = covered;
-        self.header.check = self.check(covered)?;
+        self.header.check = self.checksum(covered)?;
         self.slots.write_all_at(&self.header.to_bytes(), 0)
     }
 
@@ -221,7 +210,7 @@ impl<'a> Index<'a> {
         Ok(())
     }
 
-    fn check(&self, covered: u64) -> io::Result<u64> {
+    fn checksum(&self, covered: u64) -> io::Result<u64> {
         let start = covered.saturating_sub(CHECK_BYTES);
         let mut bytes = vec![0; usize::try_from(covered - start).unwrap_or_default()];
         self.lines.read_exact_at(&mut bytes, start)?;
@@ -239,6 +228,6 @@ const fn end_of(segment: u64) -> u64 {
 }
 
 fn hash(bytes: &[u8]) -> u64 {
-    let bytes = *Hash::of(bytes).bytes();
+    let bytes = *Hash::digest(bytes).bytes();
     u64::from_le_bytes(bytes[..8].try_into().unwrap_or_default())
 }

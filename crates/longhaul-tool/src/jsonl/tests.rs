@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::jsonl::{Jsonl, TAIL_BYTES_MAX};
+use crate::jsonl::{JsonLinesFile, TAIL_BYTES_MAX};
 
 struct Fixture {
     dir: TempDir,
-    lines: Jsonl,
+    lines: JsonLinesFile,
 }
 
 impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let lines = Jsonl::new(dir.path().join("box.jsonl").into());
+        let lines = JsonLinesFile::new(dir.path().join("box.jsonl").into());
         Self { dir, lines }
     }
 
@@ -41,7 +41,7 @@ impl Fixture {
     }
 
     fn find(&self, number: u32) -> (usize, u64) {
-        let found = self.lines.hold().unwrap().find(&key(number)).unwrap();
+        let found = self.lines.lock().unwrap().find_key(&key(number)).unwrap();
         assert!(found.lines.iter().all(|line| line["key"] == key(number)));
         (found.lines.len(), found.bytes_read)
     }
@@ -84,16 +84,16 @@ fn a_lookup_reads_as_little_of_a_long_file_as_of_a_short_one() {
 }
 
 #[test]
-fn every_line_is_taken_into_the_index_once() {
+fn every_line_is_indexed_once() {
     let fixture = Fixture::new();
     let length = |number: u32| format!("{}\n", line(number)).len() as u64;
     let (mut read, mut written) = (0, 0);
     for number in 0..3_000 {
-        let held = fixture.lines.hold().unwrap();
-        let found = held.find(&key(number)).unwrap();
+        let held = fixture.lines.lock().unwrap();
+        let found = held.find_key(&key(number)).unwrap();
         assert!(found.lines.is_empty());
         read = read.max(found.bytes_read);
-        held.add(&line(number)).unwrap();
+        held.append(&line(number)).unwrap();
         written += length(number);
     }
     // Once the tail while it is taken in, and what is left of it while it is searched.
@@ -112,13 +112,13 @@ fn a_short_file_needs_no_index() {
 #[test]
 fn all_lines_of_a_key_come_in_the_order_of_the_file() {
     let fixture = Fixture::new();
-    let held = fixture.lines.hold().unwrap();
+    let held = fixture.lines.lock().unwrap();
     for part in 0..3 {
-        held.add(&json!({ "key": key(1), "part": part })).unwrap();
+        held.append(&json!({ "key": key(1), "part": part })).unwrap();
         fixture.append(part * 1_000 + 10..part * 1_000 + 1_010);
-        held.find(&key(1)).unwrap();
+        held.find_key(&key(1)).unwrap();
     }
-    let found = held.find(&key(1)).unwrap();
+    let found = held.find_key(&key(1)).unwrap();
     let parts: Vec<&Value> = found.lines.iter().map(|line| &line["part"]).collect();
     assert_eq!(parts, [0, 1, 2]);
 }
@@ -206,7 +206,7 @@ fn an_index_without_a_free_slot_hides_no_line() {
 }
 
 #[test]
-fn a_torn_last_line_is_not_covered_before_it_is_whole() {
+fn a_torn_last_line_is_not_indexed_before_it_is_complete() {
     let fixture = Fixture::new();
     fixture.append(0..2_000);
     let mut options = OpenOptions::new();

@@ -12,18 +12,18 @@ use serde::Deserialize;
 
 use longhaul_core::event::tool::ToolOutput;
 use longhaul_core::id::ResourceKey;
-use longhaul_core::note::{Note, words};
+use longhaul_core::note::{Note, query_words};
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::shelves::Shelves;
+use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
-use crate::ask::TIMEOUT;
-use crate::memory::whose::whose;
+use crate::memory::scope::memory_scope;
+use crate::tool_support::TIMEOUT;
 use crate::typed::TypedTool;
 
 /// So many notes are shown unless it is said otherwise.
-const NOTES: usize = 10;
+const NOTES_DEFAULT: usize = 10;
 /// So many notes are shown at most.
 const NOTES_MAX: usize = 50;
 /// So many bytes are shown at most.
@@ -31,7 +31,7 @@ const SHOWN_BYTES_MAX: usize = 32 * 1_024;
 
 /// Finds notes.
 #[derive(Debug)]
-pub(crate) struct Recall(pub(crate) Arc<dyn Shelves>);
+pub(crate) struct Recall(pub(crate) Arc<dyn RecordStore>);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -54,20 +54,18 @@ impl TypedTool for Recall {
 
     async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let Input { query, limit } = input;
-        let resource = whose(ctx)?;
-        let limit = limit.unwrap_or(NOTES).clamp(1, NOTES_MAX);
-        let found = self.0.recall(&resource, &query, limit).await;
+        let resource = memory_scope(ctx)?;
+        let limit = limit.unwrap_or(NOTES_DEFAULT).clamp(1, NOTES_MAX);
+        let found = self.0.search_notes(&resource, &query, limit).await;
         let found = found.map_err(|error| {
-            ToolFailure::new(format!(
-                "The notes can't be read: {error}. Try again later."
-            ))
+            ToolFailure::new(format!("The notes can't be read: {error}. Try again later."))
         })?;
-        Ok(ToolOutput::text(told(&found, &query, &resource)))
+        Ok(ToolOutput::text(render_notes(&found, &query, &resource)))
     }
 }
 
-fn told(found: &[Note], query: &str, resource: &ResourceKey) -> String {
-    let lists = words(query).is_empty();
+fn render_notes(found: &[Note], query: &str, resource: &ResourceKey) -> String {
+    let lists = query_words(query).is_empty();
     if found.is_empty() {
         return match lists {
             true => format!("There are no notes about {resource} yet."),
@@ -77,14 +75,10 @@ fn told(found: &[Note], query: &str, resource: &ResourceKey) -> String {
             ),
         };
     }
-    let order = if lists {
-        "the newest"
-    } else {
-        "the best match"
-    };
+    let order = if lists { "the newest" } else { "the best match" };
     let mut told = format!("Notes about {resource}, {order} first:\n");
     for (note, number) in found.iter().zip(1..) {
-        let row = row(note, number);
+        let row = render_note(note, number);
         if told.len() + row.len() > SHOWN_BYTES_MAX && number > 1 {
             let left = found.len() + 1 - number;
             // Writing to a text can't fail.
@@ -96,7 +90,7 @@ fn told(found: &[Note], query: &str, resource: &ResourceKey) -> String {
     told
 }
 
-fn row(note: &Note, number: usize) -> String {
+fn render_note(note: &Note, number: usize) -> String {
     let at = note.at.to_string();
     let day = at.get(..10).unwrap_or(&at);
     let tags = match note.tags.is_empty() {

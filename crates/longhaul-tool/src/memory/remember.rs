@@ -9,19 +9,19 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use longhaul_core::event::tool::ToolOutput;
-use longhaul_core::note::{NOTE_BYTES_MAX, NOTE_TAGS_MAX, NOTES_MAX, NewNote, Noted};
+use longhaul_core::note::{NOTE_BYTES_MAX, NOTE_TAGS_MAX, NOTES_MAX, NewNote, NoteOutcome};
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::shelves::Shelves;
+use longhaul_core::port::records::RecordStore;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
-use crate::ask::TIMEOUT;
-use crate::memory::whose::whose;
+use crate::memory::scope::memory_scope;
+use crate::tool_support::TIMEOUT;
 use crate::typed::TypedTool;
 
 /// Writes notes.
 #[derive(Debug)]
-pub(crate) struct Remember(pub(crate) Arc<dyn Shelves>);
+pub(crate) struct Remember(pub(crate) Arc<dyn RecordStore>);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -45,17 +45,17 @@ impl TypedTool for Remember {
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
     async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let resource = whose(ctx)?;
+        let resource = memory_scope(ctx)?;
         let refuse = |why: String| ToolFailure::new(format!("The note was not kept: {why}."));
         let tags = input.tags.unwrap_or_default();
-        let note = NewNote::new(ctx.key.clone(), input.text, tags, Some(ctx.run));
+        let note = NewNote::new(ctx.idempotency_key.clone(), input.text, tags, Some(ctx.run));
         let note = note.map_err(|bad| refuse(bad.to_string()))?;
-        let noted = self.0.remember(&resource, note).await;
+        let noted = self.0.add_note(&resource, note).await;
         match noted.map_err(|error| refuse(error.to_string()))? {
-            Noted::Kept(id) | Noted::Known(id) => Ok(ToolOutput::text(format!(
-                "Noted as {id}, about {resource}."
-            ))),
-            Noted::Full => Err(refuse(format!(
+            NoteOutcome::Stored(id) | NoteOutcome::Existing(id) => {
+                Ok(ToolOutput::text(format!("Noted as {id}, about {resource}.")))
+            }
+            NoteOutcome::Full => Err(refuse(format!(
                 "{NOTES_MAX} notes about {resource} are kept already, and only people remove any \
                  (longhaul memory forget)"
             ))),

@@ -19,7 +19,7 @@ const HEADERS_MAX: usize = 64;
 /// The methods that are spoken.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 /// What only the client itself may say.
-const OWN: [&str; 13] = [
+const CLIENT_HEADERS: [&str; 13] = [
     "host",
     "content-length",
     "transfer-encoding",
@@ -35,7 +35,7 @@ const OWN: [&str; 13] = [
     "accept-encoding",
 ];
 /// What another server may hear too.
-const HARMLESS: [HeaderName; 3] = [ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE];
+const CROSS_ORIGIN_HEADERS: [HeaderName; 3] = [ACCEPT, ACCEPT_LANGUAGE, CONTENT_TYPE];
 
 /// A request on its way.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ pub(super) struct Hop {
 impl Hop {
     /// The first station.
     pub(super) fn first(request: &Request) -> Result<Self, OutboundError> {
-        let url = address(&request.url)?;
+        let url = parse_url(&request.url)?;
         let no = |why: &str| forbidden(&url, why);
         let method = request.method.to_ascii_uppercase();
         if !METHODS.contains(&method.as_str()) {
@@ -63,7 +63,7 @@ impl Hop {
         for (name, value) in &request.headers {
             let name = HeaderName::from_bytes(name.as_bytes());
             let name = name.map_err(|_| no("one of its headers has no proper name"))?;
-            if OWN.contains(&name.as_str()) {
+            if CLIENT_HEADERS.contains(&name.as_str()) {
                 let why = format!("the header `{name}` is the client's own to set");
                 return Err(no(&why));
             }
@@ -72,12 +72,7 @@ impl Hop {
             };
             headers.append(name, value);
         }
-        Ok(Self {
-            url,
-            method,
-            headers,
-            body: request.body.clone(),
-        })
+        Ok(Self { url, method, headers, body: request.body.clone() })
     }
 
     /// Where an answer with this status and head sends the request; none: it is
@@ -97,7 +92,7 @@ impl Hop {
         let target = String::from_utf8_lossy(target.as_bytes());
         let target = self.url.join(&target);
         let target = target.map_err(|_| no("it leads to something that is no address"))?;
-        let url = checked(target)?;
+        let url = check_url(target)?;
         if self.url.scheme() == "https" && url.scheme() == "http" {
             return Err(no("it leads from https to http, where anybody can listen"));
         }
@@ -119,9 +114,8 @@ impl Hop {
         }
         if url.origin() != self.url.origin() {
             let known = std::mem::take(&mut next.headers);
-            let harmless = known.iter().filter(|(name, _)| HARMLESS.contains(name));
-            next.headers
-                .extend(harmless.map(|(name, value)| (name.clone(), value.clone())));
+            let harmless = known.iter().filter(|(name, _)| CROSS_ORIGIN_HEADERS.contains(name));
+            next.headers.extend(harmless.map(|(name, value)| (name.clone(), value.clone())));
         }
         next.url = url;
         Ok(Some(next))
@@ -129,20 +123,18 @@ impl Hop {
 }
 
 /// Reads an address that may be asked.
-pub(crate) fn address(text: &str) -> Result<Url, OutboundError> {
-    let nameless = |why: &str| OutboundError::Forbidden {
-        url: "this address".into(),
-        why: why.into(),
-    };
+pub(crate) fn parse_url(text: &str) -> Result<Url, OutboundError> {
+    let nameless =
+        |why: &str| OutboundError::Forbidden { url: "this address".into(), why: why.into() };
     if text.len() > URL_BYTES_MAX {
         return Err(nameless("it is too long"));
     }
     let url = Url::parse(text.trim());
     let url = url.map_err(|why| nameless(&format!("it is no URL ({why})")))?;
-    checked(url)
+    check_url(url)
 }
 
-fn checked(mut url: Url) -> Result<Url, OutboundError> {
+fn check_url(mut url: Url) -> Result<Url, OutboundError> {
     if !matches!(url.scheme(), "http" | "https") {
         let why = "only http:// and https:// are spoken";
         return Err(forbidden(&url, why));
@@ -166,7 +158,7 @@ fn checked(mut url: Url) -> Result<Url, OutboundError> {
 }
 
 /// What is said of an address: paths and queries may be secrets.
-pub(crate) fn said(url: &Url) -> String {
+pub(crate) fn redacted_url(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port() {
         Some(port) => format!("{}://{host}:{port}", url.scheme()),
@@ -176,15 +168,12 @@ pub(crate) fn said(url: &Url) -> String {
 
 /// The guard says no.
 pub(super) fn forbidden(url: &Url, why: &str) -> OutboundError {
-    OutboundError::Forbidden {
-        url: said(url),
-        why: why.into(),
-    }
+    OutboundError::Forbidden { url: redacted_url(url), why: why.into() }
 }
 
 #[cfg(test)]
 mod tests {
-    use longhaul_core::port::outbound::Reach;
+    use longhaul_core::port::outbound::NetworkScope;
     use longhaul_core::time::Millis;
 
     use super::*;
@@ -205,7 +194,7 @@ mod tests {
             },
             timeout: Millis(1),
             bytes_max: 1,
-            reach: Reach::Public,
+            network_scope: NetworkScope::Public,
         }
     }
 
@@ -224,58 +213,24 @@ mod tests {
     }
 
     #[test]
-    fn redirects_are_what_browsers_make_of_them() {
+    fn redirects_change_method_and_body_as_browsers_do() {
         let all = "authorization,x-own,accept,content-type";
         let check = |status, method, way, expected: &str| {
-            assert_eq!(
-                next(status, method, way).as_deref(),
-                Ok(expected),
-                "{status} {method}"
-            );
+            assert_eq!(next(status, method, way).as_deref(), Ok(expected), "{status} {method}");
         };
         let near = ("https://a.example/x/y?q", "../z#part");
         for status in [301, 302, 303, 307, 308] {
-            check(
-                status,
-                "GET",
-                near,
-                &format!("GET https://a.example/z 0 {all}"),
-            );
-            check(
-                status,
-                "HEAD",
-                near,
-                &format!("HEAD https://a.example/z 0 {all}"),
-            );
+            check(status, "GET", near, &format!("GET https://a.example/z 0 {all}"));
+            check(status, "HEAD", near, &format!("HEAD https://a.example/z 0 {all}"));
         }
         for status in [301, 302, 303] {
             let less = "authorization,x-own,accept";
-            check(
-                status,
-                "POST",
-                near,
-                &format!("GET https://a.example/z 0 {less}"),
-            );
+            check(status, "POST", near, &format!("GET https://a.example/z 0 {less}"));
         }
-        check(
-            303,
-            "PUT",
-            near,
-            "GET https://a.example/z 0 authorization,x-own,accept",
-        );
-        check(
-            301,
-            "PUT",
-            near,
-            &format!("PUT https://a.example/z 5 {all}"),
-        );
+        check(303, "PUT", near, "GET https://a.example/z 0 authorization,x-own,accept");
+        check(301, "PUT", near, &format!("PUT https://a.example/z 5 {all}"));
         for status in [307, 308] {
-            check(
-                status,
-                "POST",
-                near,
-                &format!("POST https://a.example/z 5 {all}"),
-            );
+            check(status, "POST", near, &format!("POST https://a.example/z 5 {all}"));
         }
         for status in [200, 201, 300, 304, 305, 306, 400] {
             check(status, "GET", near, "the last");
@@ -283,13 +238,9 @@ mod tests {
     }
 
     #[test]
-    fn another_origin_is_told_less() {
+    fn sensitive_headers_are_dropped_for_another_origin() {
         // Another port, another scheme, another host: each is another origin.
-        for to in [
-            "https://a.example:444/",
-            "https://b.example/",
-            "//b.a.example/",
-        ] {
+        for to in ["https://a.example:444/", "https://b.example/", "//b.a.example/"] {
             let said = next(302, "GET", ("https://a.example/", to)).unwrap();
             assert!(said.ends_with(" 0 accept,content-type"), "{said}");
         }
@@ -301,42 +252,12 @@ mod tests {
     #[test]
     fn redirects_that_are_not_followed_say_why() {
         for (status, method, from, to, why) in [
-            (
-                302,
-                "GET",
-                "https://a.example/",
-                "http://a.example/",
-                "from https to http",
-            ),
-            (
-                302,
-                "GET",
-                "https://a.example/",
-                "ftp://a.example/",
-                "only http",
-            ),
-            (
-                302,
-                "GET",
-                "https://a.example/",
-                "file:///etc/passwd",
-                "only http",
-            ),
-            (
-                302,
-                "GET",
-                "https://a.example/",
-                "https://me:pw@a.example/",
-                "no place",
-            ),
+            (302, "GET", "https://a.example/", "http://a.example/", "from https to http"),
+            (302, "GET", "https://a.example/", "ftp://a.example/", "only http"),
+            (302, "GET", "https://a.example/", "file:///etc/passwd", "only http"),
+            (302, "GET", "https://a.example/", "https://me:pw@a.example/", "no place"),
             (302, "GET", "https://a.example/", "https://", "no address"),
-            (
-                307,
-                "POST",
-                "https://a.example/",
-                "https://b.example/",
-                "another server",
-            ),
+            (307, "POST", "https://a.example/", "https://b.example/", "another server"),
         ] {
             let no = next(status, method, (from, to)).unwrap_err();
             assert!(no.contains(why) && !no.contains("pw"), "{to}: {no}");
@@ -344,15 +265,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_caller_may_not_say_is_refused() {
-        for name in OWN {
+    fn forbidden_request_headers_are_rejected() {
+        for name in CLIENT_HEADERS {
             let mut request = request("GET", "https://a.example/secret?key=hush");
             request.headers = vec![(name.to_uppercase(), "x".into())];
             let no = Hop::first(&request).unwrap_err().to_string();
-            assert!(
-                no.contains(name) && !no.contains("hush") && !no.contains("secret"),
-                "{no}"
-            );
+            assert!(no.contains(name) && !no.contains("hush") && !no.contains("secret"), "{no}");
         }
         for (name, value) in [("a b", "x"), ("", "x"), ("a", "x\r\nhost: y"), ("a\n", "x")] {
             let mut request = request("GET", "https://a.example/");
@@ -360,10 +278,7 @@ mod tests {
             assert!(Hop::first(&request).is_err(), "{name:?} {value:?}");
         }
         for method in ["CONNECT", "TRACE", "GET ", "", "G\r\nX"] {
-            assert!(
-                Hop::first(&request(method, "https://a.example/")).is_err(),
-                "{method:?}"
-            );
+            assert!(Hop::first(&request(method, "https://a.example/")).is_err(), "{method:?}");
         }
     }
 }

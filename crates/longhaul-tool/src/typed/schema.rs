@@ -10,13 +10,13 @@ use serde_json::{Map, Value, json};
 
 /// The schema (draft 2020-12) of an input; the error says what the type is,
 /// where it is no object.
-pub(super) fn of<T: JsonSchema>() -> Result<Value, &'static str> {
+pub(super) fn input_schema<T: JsonSchema>() -> Result<Value, &'static str> {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    plain(&mut schema);
+    simplify(&mut schema);
     let Value::Object(mut schema) = schema.to_value() else {
         return Err("anything");
     };
@@ -35,14 +35,14 @@ pub(super) fn of<T: JsonSchema>() -> Result<Value, &'static str> {
 }
 
 /// Takes out what some providers refuse and no model needs.
-fn plain(schema: &mut Schema) {
-    transform_subschemas(&mut plain, schema);
+fn simplify(schema: &mut Schema) {
+    transform_subschemas(&mut simplify, schema);
     let Some(schema) = schema.as_object_mut() else {
         return;
     };
     // `uint8` and the like are no formats of JSON Schema; the bounds stay.
     let is_number = |kind: &Value| kind == "integer" || kind == "number";
-    if schema.get("type").is_some_and(has(is_number)) {
+    if schema.get("type").is_some_and(any_type(is_number)) {
         schema.remove("format");
     }
     // Where a comment is wrapped says nothing; an empty line does.
@@ -66,7 +66,7 @@ fn plain(schema: &mut Schema) {
 }
 
 /// Whether a `type` is, or lists, one that fits.
-fn has(fits: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
+fn any_type(fits: impl Fn(&Value) -> bool) -> impl Fn(&Value) -> bool {
     move |kind| match kind {
         Value::Array(kinds) => kinds.iter().any(&fits),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {

@@ -12,25 +12,25 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
-use crate::ask::{TIMEOUT, aside};
-use crate::place::{Folder, Place, Taken, Trouble};
+use crate::safe_dir::{DirHandle, FileSnapshot, FsError, SafeDir};
+use crate::tool_support::{TIMEOUT, run_blocking};
 use crate::typed::TypedTool;
-use crate::vault::note::{Seen, fault};
+use crate::vault::note::{ParsedNote, replace_error};
 use crate::vault::read::READ_BYTES_MAX;
-use crate::vault::{ask, name, spot, yaml};
+use crate::vault::{front_matter, locate, name, note_input};
 
 /// How many notes are shown.
 const SHOWN_MAX: usize = 100;
 /// How long the answer may be, in bytes.
 const SHOWN_BYTES_MAX: usize = 32 * 1024;
 /// How many files are opened.
-const OPENED_MAX: usize = 20_000;
+const FILES_MAX: usize = 20_000;
 /// How much of a matching line is shown, in characters.
-const LINE_MAX: usize = 160;
+const LINE_CHARS_MAX: usize = 160;
 
 /// Lists notes.
 #[derive(Debug)]
-pub(crate) struct VaultList(pub(crate) Place);
+pub(crate) struct VaultList(pub(crate) SafeDir);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -55,158 +55,151 @@ impl TypedTool for VaultList {
     /// The folder; `/` stands for the whole vault.
     fn raw_subjects(&self, input: &Value) -> Vec<String> {
         let folder = input["folder"].as_str().filter(|folder| !folder.is_empty());
-        vec![name::composed(folder.unwrap_or("/"))]
+        vec![name::nfc(folder.unwrap_or("/"))]
     }
 
     async fn call(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let place = self.0.clone();
-        aside(move || list(&place, input)).await
+        run_blocking(move || list(&place, input)).await
     }
 }
 
-fn list(place: &Place, input: Input) -> Result<ToolOutput, ToolFailure> {
+fn list(place: &SafeDir, input: Input) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("Nothing was listed: {why}."));
     let wanted = input.folder.unwrap_or_default();
-    let parts = name::folder(&wanted).map_err(|bad| refuse(bad.to_string()))?;
+    let parts = name::parse_folder(&wanted).map_err(|bad| refuse(bad.to_string()))?;
     // Models send an empty text for what they leave out.
     let tag = input.tag.as_deref().filter(|tag| !tag.is_empty());
-    let tag = tag.map(name::tag).transpose();
-    let mut walk = Walk {
+    let tag = tag.map(name::parse_tag).transpose();
+    let mut walk = NoteLister {
         tag: tag.map_err(|bad| refuse(bad.to_string()))?,
-        text: input
-            .text
-            .map(|text| text.to_lowercase())
-            .filter(|text| !text.is_empty()),
+        text: input.text.map(|text| text.to_lowercase()).filter(|text| !text.is_empty()),
         notes: Vec::new(),
-        opened: 0,
-        skipped: 0,
-        stopped: false,
+        opened_count: 0,
+        skipped_count: 0,
+        is_stopped: false,
     };
-    match spot::parts(place, &parts).and_then(|parts| place.folder(&parts)) {
-        Ok(folder) => walk
-            .visit(&folder, &parts)
-            .map_err(|trouble| refuse(format!("the vault {trouble}")))?,
+    match locate::existing_parts(place, &parts).and_then(|parts| place.open_dir(&parts)) {
+        Ok(folder) => {
+            walk.visit(&folder, &parts).map_err(|trouble| refuse(format!("the vault {trouble}")))?
+        }
         // A vault without notes has no directory yet.
-        Err(Trouble::Missing) if parts.is_empty() => {}
+        Err(FsError::NotFound) if parts.is_empty() => {}
         Err(trouble) => {
             let hint = "call vault_list without a folder to see all";
             return Err(refuse(format!("the folder `{wanted}` {trouble}; {hint}")));
         }
     }
-    Ok(ToolOutput::text(walk.answer().to_string()))
+    Ok(ToolOutput::text(walk.into_json().to_string()))
 }
 
 /// A note in its folder.
 #[derive(Debug, Clone, Copy)]
-struct Found<'a> {
+struct NoteFile<'a> {
     file: &'a str,
     title: &'a str,
-    is_hidden: bool,
+    is_shadowed: bool,
 }
 
-impl Found<'_> {
-    fn problem(&self, taken: &Taken) -> Option<String> {
+impl NoteFile<'_> {
+    fn problem(&self, taken: &FileSnapshot) -> Option<String> {
         let twin = "is spelled with other code points than its twin beside it, which is the one \
                     that is read and written; a person has to rename one of them";
-        let twin = self.is_hidden.then(|| twin.to_owned());
-        twin.or_else(|| fault(taken))
+        let twin = self.is_shadowed.then(|| twin.to_owned());
+        twin.or_else(|| replace_error(taken))
     }
 }
 
 /// One walk through the folders.
 #[derive(Debug)]
-struct Walk {
+struct NoteLister {
     tag: Option<String>,
     text: Option<String>,
     /// What was found, by path.
     notes: Vec<(String, Value)>,
-    opened: usize,
-    skipped: usize,
-    stopped: bool,
+    opened_count: usize,
+    skipped_count: usize,
+    is_stopped: bool,
 }
 
-impl Walk {
-    fn visit(&mut self, folder: &Folder, parts: &[String]) -> Result<(), Trouble> {
-        let mut names = folder.names()?;
+impl NoteLister {
+    fn visit(&mut self, folder: &DirHandle, parts: &[String]) -> Result<(), FsError> {
+        let mut names = folder.visible_names()?;
         names.sort_unstable();
         for found in &names {
             if let Some(title) = found.strip_suffix(".md") {
-                if self.opened == OPENED_MAX {
-                    self.stopped = true;
+                if self.opened_count == FILES_MAX {
+                    self.is_stopped = true;
                     return Ok(());
                 }
-                self.opened += 1;
+                self.opened_count += 1;
                 // Beside a note of the same letters no call can name it.
-                let title = name::composed(title);
+                let title = name::nfc(title);
                 let file = format!("{title}.md");
                 let is_hidden = *found != file && names.binary_search(&file).is_ok();
-                let found = Found {
-                    file: found,
-                    title: &title,
-                    is_hidden,
-                };
-                self.note(folder, parts, found);
+                let found = NoteFile { file: found, title: &title, is_shadowed: is_hidden };
+                self.visit_note(folder, parts, found);
             } else {
-                self.below(folder, parts, found);
+                self.visit_child(folder, parts, found);
             }
         }
         Ok(())
     }
 
-    fn below(&mut self, folder: &Folder, parts: &[String], found: &str) {
-        let below = match folder.enter(found) {
+    fn visit_child(&mut self, folder: &DirHandle, parts: &[String], found: &str) {
+        let below = match folder.enter_known(found) {
             Ok(below) => below,
             Err(trouble) => {
                 // A picture, a link, or removed since.
                 let is_none = matches!(
                     trouble,
-                    Trouble::Strange | Trouble::Missing | Trouble::Folder
+                    FsError::NotRegular | FsError::NotFound | FsError::IsDirectory
                 );
-                self.skipped += usize::from(!is_none);
+                self.skipped_count += usize::from(!is_none);
                 return;
             }
         };
         let mut parts = parts.to_vec();
-        parts.push(name::composed(found));
+        parts.push(name::nfc(found));
         // Too deep, closed to us, or named as no call could name it.
-        let is_named = name::folder(&parts.join("/")).is_ok();
+        let is_named = name::parse_folder(&parts.join("/")).is_ok();
         if !is_named || self.visit(&below, &parts).is_err() {
-            self.skipped += 1;
+            self.skipped_count += 1;
         }
     }
 
-    fn note(&mut self, folder: &Folder, parts: &[String], found: Found<'_>) {
+    fn visit_note(&mut self, folder: &DirHandle, parts: &[String], found: NoteFile<'_>) {
         let title = found.title;
-        if name::file(title).is_err() {
-            self.skipped += 1;
+        if name::note_file(title).is_err() {
+            self.skipped_count += 1;
             return;
         }
         let bytes_max = match self.text {
             Some(_) => READ_BYTES_MAX,
-            None => yaml::HEAD_BYTES_MAX + 64,
+            None => front_matter::FRONT_MATTER_BYTES_MAX + 64,
         };
-        let taken = match folder.take(found.file, bytes_max) {
+        let taken = match folder.read_known(found.file, bytes_max) {
             Ok(taken) => taken,
             Err(trouble) => {
                 // It may have been removed since the folder was read.
-                self.skipped += usize::from(!matches!(trouble, Trouble::Missing));
+                self.skipped_count += usize::from(!matches!(trouble, FsError::NotFound));
                 return;
             }
         };
         let text = taken.text();
-        let seen = Seen::of(&text);
+        let seen = ParsedNote::parse(&text);
         if self.tag.as_deref().is_some_and(|tag| !seen.has_tag(tag)) {
             return;
         }
         let line = match &self.text {
-            Some(text) => match matching(text, title, seen.body) {
+            Some(text) => match matching_line(text, title, seen.body) {
                 Some(line) => Some(line),
                 None => return,
             },
             None => None,
         };
         let folder = parts.join("/");
-        let path = ask::subject(&folder, title);
+        let path = note_input::subject(&folder, title);
         let mut shown = Map::new();
         shown.insert("folder".into(), json!(folder));
         shown.insert("title".into(), json!(title));
@@ -223,7 +216,7 @@ impl Walk {
         self.notes.push((path, Value::Object(shown)));
     }
 
-    fn answer(mut self) -> Value {
+    fn into_json(mut self) -> Value {
         self.notes.sort_by(|one, other| one.0.cmp(&other.0));
         let found = self.notes.len();
         let mut bytes = 0;
@@ -243,23 +236,23 @@ impl Walk {
             answer["left_out"] = json!(left_out);
             answer["hint"] = json!("narrow the list by folder, tag or text to see the others");
         }
-        if self.skipped > 0 {
-            answer["unreadable"] = json!(self.skipped);
+        if self.skipped_count > 0 {
+            answer["unreadable"] = json!(self.skipped_count);
         }
-        if self.stopped {
-            answer["stopped"] = json!(format!("after {OPENED_MAX} notes; narrow it by folder"));
+        if self.is_stopped {
+            answer["stopped"] = json!(format!("after {FILES_MAX} notes; narrow it by folder"));
         }
         answer
     }
 }
 
 /// The line that has the text, or the title when that does.
-fn matching(text: &str, title: &str, body: &str) -> Option<String> {
+fn matching_line(text: &str, title: &str, body: &str) -> Option<String> {
     let has = |line: &str| line.to_lowercase().contains(text);
     let line = body.lines().find(|line| has(line));
     let line = line.or_else(|| has(title).then_some(title));
     match line {
-        Some(line) => Some(line.trim().chars().take(LINE_MAX).collect()),
+        Some(line) => Some(line.trim().chars().take(LINE_CHARS_MAX).collect()),
         // What was looked for may itself go over several lines.
         None => has(body).then(String::new),
     }

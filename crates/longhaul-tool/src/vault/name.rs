@@ -6,7 +6,7 @@
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 
-use crate::spelling::{fold, is_device, is_unseen, shown};
+use crate::filename_fold::{escaped, fold_case, is_device_name, is_invisible};
 
 /// The longest part of a path, in bytes: with `.md` it fits every file system.
 const PART_BYTES_MAX: usize = 200;
@@ -15,58 +15,56 @@ pub(crate) const DEPTH_MAX: usize = 8;
 /// The longest tag, in bytes.
 const TAG_BYTES_MAX: usize = 100;
 /// What Windows, macOS or a link of Obsidian can't hold in a name.
-const FORBIDDEN: &[char] = &[
-    '/', '\\', ':', '*', '?', '"', '<', '>', '|', '#', '^', '[', ']',
-];
+const FORBIDDEN: &[char] = &['/', '\\', ':', '*', '?', '"', '<', '>', '|', '#', '^', '[', ']'];
 /// What is wrong with a name, and what to use instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} `{shown}` {wrong}; {mend}")]
-pub(crate) struct BadName {
+#[error("{what} `{display}` {problem}; {hint}")]
+pub(crate) struct NameError {
     what: &'static str,
-    shown: String,
-    wrong: &'static str,
-    mend: String,
+    display: String,
+    problem: &'static str,
+    hint: String,
 }
 
 /// The name with each letter and its marks as one character where there is one
 /// (NFC): `é` has one spelling here, whoever sends it.
-pub(crate) fn composed(text: &str) -> String {
+pub(crate) fn nfc(text: &str) -> String {
     let nfc = const { ComposingNormalizerBorrowed::new_nfc() };
     nfc.normalize(text).into_owned()
 }
 
 /// The parts of a folder such as `Projects/Alpha`; none for the vault itself.
-pub(crate) fn folder(text: &str) -> Result<Vec<String>, BadName> {
+pub(crate) fn parse_folder(text: &str) -> Result<Vec<String>, NameError> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    let text = &composed(text);
+    let text = &nfc(text);
     let parts: Vec<&str> = text.split('/').collect();
     if parts.len() > DEPTH_MAX {
         let mend = format!("use at most {DEPTH_MAX} folders in one another");
-        return Err(bad("folder", text, "is too deep", mend));
+        return Err(name_error("folder", text, "is too deep", mend));
     }
     for part in &parts {
-        check("folder", part)?;
+        check_part("folder", part)?;
     }
     Ok(parts.into_iter().map(str::to_owned).collect())
 }
 
 /// The file of the note with this title.
-pub(crate) fn file(title: &str) -> Result<String, BadName> {
-    let title = composed(title);
-    check("title", &title)?;
+pub(crate) fn note_file(title: &str) -> Result<String, NameError> {
+    let title = nfc(title);
+    check_part("title", &title)?;
     Ok(format!("{title}.md"))
 }
 
 /// A tag as it is stored, without a leading `#`.
-pub(crate) fn tag(text: &str) -> Result<String, BadName> {
+pub(crate) fn parse_tag(text: &str) -> Result<String, NameError> {
     let tag = text.strip_prefix('#').unwrap_or(text);
     let wrong = if tag.is_empty() {
         "is empty"
     } else if tag.len() > TAG_BYTES_MAX {
         "is too long"
-    } else if !tag.chars().all(in_tag) {
+    } else if !tag.chars().all(is_tag_char) {
         "has a character that tags can't hold"
     } else if tag.chars().all(|letter| letter.is_ascii_digit()) {
         "is only a number"
@@ -74,31 +72,31 @@ pub(crate) fn tag(text: &str) -> Result<String, BadName> {
         return Ok(tag.to_owned());
     };
     let mend = "use letters, digits, `-`, `_` and `/` without spaces, such as `to-do`".into();
-    Err(bad("tag", text, wrong, mend))
+    Err(name_error("tag", text, wrong, mend))
 }
 
-fn in_tag(letter: char) -> bool {
+fn is_tag_char(letter: char) -> bool {
     let kept = matches!(letter, '-' | '_' | '/');
     kept || letter.is_ascii_alphanumeric()
-        || !(letter.is_ascii() || letter.is_whitespace() || is_unseen(letter))
+        || !(letter.is_ascii() || letter.is_whitespace() || is_invisible(letter))
 }
 
-fn check(what: &'static str, text: &str) -> Result<(), BadName> {
-    if fold(text).ends_with(".md") {
+fn check_part(what: &'static str, text: &str) -> Result<(), NameError> {
+    if fold_case(text).ends_with(".md") {
         let mend = "leave `.md` out, the vault adds it to notes".into();
-        return Err(bad(what, text, "has a file's ending", mend));
+        return Err(name_error(what, text, "has a file's ending", mend));
     }
-    let Some(wrong) = fault(text) else {
+    let Some(wrong) = part_error(text) else {
         return Ok(());
     };
     let mend = match suggestion(text) {
         Some(better) => format!("use for example `{better}`"),
         None => "use another name".into(),
     };
-    Err(bad(what, text, wrong, mend))
+    Err(name_error(what, text, wrong, mend))
 }
 
-fn fault(text: &str) -> Option<&'static str> {
+fn part_error(text: &str) -> Option<&'static str> {
     if text.is_empty() {
         Some("has an empty part")
     } else if text.len() > PART_BYTES_MAX {
@@ -111,9 +109,9 @@ fn fault(text: &str) -> Option<&'static str> {
         Some("begins or ends with a space")
     } else if text.chars().any(|letter| FORBIDDEN.contains(&letter)) {
         Some("holds one of / \\ : * ? \" < > | # ^ [ ]")
-    } else if text.chars().any(is_unseen) {
+    } else if text.chars().any(is_invisible) {
         Some("holds a control or invisible character")
-    } else if is_device(text) {
+    } else if is_device_name(text) {
         Some("is a name that Windows keeps for a device")
     } else {
         None
@@ -124,7 +122,7 @@ fn suggestion(text: &str) -> Option<String> {
     let mut better = String::new();
     for letter in text.chars() {
         let letter = match letter {
-            letter if is_unseen(letter) => continue,
+            letter if is_invisible(letter) => continue,
             letter if FORBIDDEN.contains(&letter) => '-',
             letter => letter,
         };
@@ -133,35 +131,30 @@ fn suggestion(text: &str) -> Option<String> {
         }
         better.push(letter);
     }
-    if is_device(&better) {
+    if is_device_name(&better) {
         better.insert_str(0, "Note ");
     }
     let better =
         better.trim_matches(|edge: char| edge == '.' || edge == '-' || edge.is_whitespace());
-    fault(better).is_none().then(|| better.to_owned())
+    part_error(better).is_none().then(|| better.to_owned())
 }
 
-fn bad(what: &'static str, text: &str, wrong: &'static str, mend: String) -> BadName {
-    BadName {
-        what,
-        shown: shown(text),
-        wrong,
-        mend,
-    }
+fn name_error(what: &'static str, text: &str, problem: &'static str, hint: String) -> NameError {
+    NameError { what, display: escaped(text), problem, hint }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{file, folder, tag};
-    use crate::spelling::fold;
+    use super::{note_file, parse_folder, parse_tag};
+    use crate::filename_fold::fold_case;
 
     fn check(title: &str, expected: &str) {
-        let said = file(title).unwrap_or_else(|bad| bad.to_string());
+        let said = note_file(title).unwrap_or_else(|bad| bad.to_string());
         assert!(said.contains(expected), "{title:?}: {said}");
     }
 
     #[test]
-    fn titles() {
+    fn note_titles_are_validated() {
         check("Buy milk", "Buy milk.md");
         check("Größe 2.0 👨‍👩‍👧", "Größe 2.0 👨‍👩‍👧.md");
         check("console", "console.md");
@@ -184,27 +177,25 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_checked_part_by_part() {
+    fn note_folders_are_validated_by_segment() {
         let check = |text: &str, expected: Option<usize>| {
-            let parts = folder(text).ok().map(|parts| parts.len());
+            let parts = parse_folder(text).ok().map(|parts| parts.len());
             assert_eq!(parts, expected, "{text:?}");
         };
         check("", Some(0));
         check("Projects/Alpha", Some(2));
-        for text in [
-            "/etc", "a/", "a//b", "a/../b", "./a", "a\\b", "C:", "a/con/b", "a.md",
-        ] {
+        for text in ["/etc", "a/", "a//b", "a/../b", "./a", "a\\b", "C:", "a/con/b", "a.md"] {
             check(text, None);
         }
         check(&["a"; 9].join("/"), None);
     }
 
     #[test]
-    fn tags_and_case() {
-        assert_eq!(tag("#work/Ünïcode_1"), Ok("work/Ünïcode_1".into()));
+    fn tags_are_validated_and_keep_their_case() {
+        assert_eq!(parse_tag("#work/Ünïcode_1"), Ok("work/Ünïcode_1".into()));
         for text in ["", "#", "to do", "2026", "a,b", "a#b", "a\u{200b}"] {
-            assert!(tag(text).is_err(), "{text:?}");
+            assert!(parse_tag(text).is_err(), "{text:?}");
         }
-        assert_eq!(fold("STRASSE ſ"), fold("straße S"));
+        assert_eq!(fold_case("STRASSE ſ"), fold_case("straße S"));
     }
 }

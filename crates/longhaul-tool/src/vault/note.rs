@@ -7,25 +7,17 @@ use serde_json::{Map, Value, json};
 use longhaul_core::id::RunId;
 use longhaul_core::time::Timestamp;
 
-use crate::place::Taken;
-use crate::vault::yaml::{self, Head};
+use crate::safe_dir::FileSnapshot;
+use crate::vault::front_matter::{self, FrontMatter};
 
 /// The keys of the vault's own; all others are kept as they are.
-const OWN: &[&str] = &[
-    "title",
-    "folder",
-    "tags",
-    "confidence",
-    "created",
-    "updated",
-    "run",
-];
+const OWN_KEYS: &[&str] = &["title", "folder", "tags", "confidence", "created", "updated", "run"];
 /// How many tags a note has, or is shown with.
 pub(crate) const TAGS_MAX: usize = 50;
 
 /// What a call wants a note to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Draft {
+pub(crate) struct NoteDraft {
     pub(crate) title: String,
     pub(crate) folder: String,
     pub(crate) tags: Vec<String>,
@@ -34,14 +26,14 @@ pub(crate) struct Draft {
     pub(crate) run: RunId,
 }
 
-impl Draft {
+impl NoteDraft {
     /// The note's text, after what stood there before. `None` when a note that
     /// says just this is there already, from this very run.
-    pub(crate) fn over(&self, before: Option<&str>, now: Timestamp) -> Option<String> {
-        let (head, body) = before.map_or((Head::Absent, ""), yaml::split);
+    pub(crate) fn render_over(&self, before: Option<&str>, now: Timestamp) -> Option<String> {
+        let (head, body) = before.map_or((FrontMatter::Absent, ""), front_matter::split);
         let before = match head {
-            Head::Read(fields) => fields,
-            Head::Absent | Head::Broken(_) => Map::new(),
+            FrontMatter::Parsed(fields) => fields,
+            FrontMatter::Absent | FrontMatter::Invalid(_) => Map::new(),
         };
         let created = match before.get("created") {
             Some(Value::String(created)) => created.clone(),
@@ -56,21 +48,19 @@ impl Draft {
         let updated = before.get("updated").cloned();
         fields.insert("updated".into(), updated.unwrap_or(Value::Null));
         fields.insert("run".into(), json!(self.run));
-        let kept = before
-            .iter()
-            .filter(|(key, _)| !OWN.contains(&key.as_str()));
+        let kept = before.iter().filter(|(key, _)| !OWN_KEYS.contains(&key.as_str()));
         fields.extend(kept.map(|(key, value)| (key.clone(), value.clone())));
         if fields == before && body == self.content {
             return None;
         }
         fields.insert("updated".into(), json!(now.to_string()));
-        let head = yaml::head(&fields);
+        let head = front_matter::render(&fields);
         Some(format!("---\n{head}---\n\n{}", self.content))
     }
 
     /// Whether this text is read back as what was meant.
-    pub(crate) fn is_said_by(&self, text: &str) -> bool {
-        let seen = Seen::of(text);
+    pub(crate) fn is_read_back_from(&self, text: &str) -> bool {
+        let seen = ParsedNote::parse(text);
         let is_whole = seen.problem.is_none() && seen.updated.is_some();
         is_whole && seen.body == self.content && seen.tags == self.tags
     }
@@ -78,28 +68,28 @@ impl Draft {
 
 /// Why a note can't be replaced without the loss of what it says, in words that go
 /// on from its name.
-pub(crate) fn fault(taken: &Taken) -> Option<String> {
+pub(crate) fn replace_error(taken: &FileSnapshot) -> Option<String> {
     let text = match std::str::from_utf8(&taken.bytes) {
         Ok(text) => text,
         // Only the last letter, which the bound cut in two.
-        Err(error) if taken.cut && error.error_len().is_none() => {
-            return broken(&taken.text());
+        Err(error) if taken.is_truncated && error.error_len().is_none() => {
+            return front_matter_error(&taken.text());
         }
         Err(_) => return Some("is not text in UTF-8".to_owned()),
     };
-    broken(text)
+    front_matter_error(text)
 }
 
-fn broken(text: &str) -> Option<String> {
-    match yaml::split(text).0 {
-        Head::Broken(why) => Some(format!("has front matter that can't be read ({why})")),
-        Head::Absent | Head::Read(_) => None,
+fn front_matter_error(text: &str) -> Option<String> {
+    match front_matter::split(text).0 {
+        FrontMatter::Invalid(why) => Some(format!("has front matter that can't be read ({why})")),
+        FrontMatter::Absent | FrontMatter::Parsed(_) => None,
     }
 }
 
 /// What any note says, ours or a person's.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Seen<'a> {
+pub(crate) struct ParsedNote<'a> {
     pub(crate) tags: Vec<String>,
     pub(crate) confidence: Option<Value>,
     pub(crate) updated: Option<Value>,
@@ -107,23 +97,21 @@ pub(crate) struct Seen<'a> {
     pub(crate) body: &'a str,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ParsedNote<'a> {
     /// Reads a note; front matter that can't be read is a problem, not an end.
-    pub(crate) fn of(text: &'a str) -> Self {
-        let (head, body) = yaml::split(text);
+    pub(crate) fn parse(text: &'a str) -> Self {
+        let (head, body) = front_matter::split(text);
         let (fields, problem) = match head {
-            Head::Absent => (Map::new(), None),
-            Head::Read(fields) => (fields, None),
-            Head::Broken(why) => (Map::new(), Some(why)),
+            FrontMatter::Absent => (Map::new(), None),
+            FrontMatter::Parsed(fields) => (fields, None),
+            FrontMatter::Invalid(why) => (Map::new(), Some(why)),
         };
         let plain = |key: &str| {
             let value = fields.get(key);
-            value
-                .filter(|value| value.is_number() || value.is_string())
-                .cloned()
+            value.filter(|value| value.is_number() || value.is_string()).cloned()
         };
         Self {
-            tags: tags(fields.get("tags").or_else(|| fields.get("tag"))),
+            tags: parse_tags(fields.get("tags").or_else(|| fields.get("tag"))),
             confidence: plain("confidence"),
             updated: plain("updated"),
             problem,
@@ -143,7 +131,7 @@ impl<'a> Seen<'a> {
 }
 
 /// People write tags as a list or in one line.
-fn tags(value: Option<&Value>) -> Vec<String> {
+fn parse_tags(value: Option<&Value>) -> Vec<String> {
     let Some(value) = value else {
         return Vec::new();
     };
@@ -155,10 +143,7 @@ fn tags(value: Option<&Value>) -> Vec<String> {
         Value::Array(items) => items
             .iter()
             .filter(|item| item.is_string() || item.is_number())
-            .map(|item| {
-                item.as_str()
-                    .map_or_else(|| item.to_string(), str::to_owned)
-            })
+            .map(|item| item.as_str().map_or_else(|| item.to_string(), str::to_owned))
             .collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
     };
@@ -176,14 +161,14 @@ mod tests {
     use longhaul_core::id::RunId;
     use longhaul_core::time::Timestamp;
 
-    use super::{Draft, Seen};
+    use super::{NoteDraft, ParsedNote};
     use crate::vault::name;
 
     const NOW: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
     const LATER: Timestamp = Timestamp::from_micros(1_767_225_700_000_000);
 
-    fn draft(content: &str) -> Draft {
-        Draft {
+    fn new_note(content: &str) -> NoteDraft {
+        NoteDraft {
             title: "Buy: milk".into(),
             folder: "Tasks".into(),
             tags: vec!["home".into()],
@@ -194,19 +179,19 @@ mod tests {
     }
 
     #[test]
-    fn a_new_note() {
-        let text = draft("Two litres.").over(None, NOW).unwrap();
+    fn a_new_note_has_front_matter() {
+        let text = new_note("Two litres.").render_over(None, NOW).unwrap();
         let expected = "---\ntitle: \"Buy: milk\"\nfolder: Tasks\ntags:\n  - home\nconfidence: 90\n\
             created: \"2026-01-01T00:00:00.000000Z\"\nupdated: \"2026-01-01T00:00:00.000000Z\"\n\
             run: run_00000000000000000000000001\n---\n\nTwo litres.";
         assert_eq!(text, expected);
-        assert_eq!(draft("Two litres.").over(Some(&text), LATER), None);
+        assert_eq!(new_note("Two litres.").render_over(Some(&text), LATER), None);
     }
 
     #[test]
-    fn an_update_keeps_created_and_what_is_a_persons() {
+    fn an_update_keeps_created_and_manual_fields() {
         let before = "---\naliases: [M, 'a: b']\ncreated: 2020-05-05\nconfidence: 1\n---\nold";
-        let text = draft("new").over(Some(before), LATER).unwrap();
+        let text = new_note("new").render_over(Some(before), LATER).unwrap();
         let lines = [
             "created: \"2020-05-05\"\n",
             "updated: \"2026-01-01T00:01:40.000000Z\"\n",
@@ -218,32 +203,32 @@ mod tests {
     }
 
     #[test]
-    fn tags_as_people_write_them() {
+    fn tags_are_parsed_in_every_yaml_form() {
         let check = |head: &str, expected: &[&str]| {
             let text = format!("---\n{head}\n---\n");
-            assert_eq!(Seen::of(&text).tags, expected, "{head}");
+            assert_eq!(ParsedNote::parse(&text).tags, expected, "{head}");
         };
         check("tags: a, b", &["a", "b"]);
         check("tags: ['#a', 2026]", &["a", "2026"]);
         check("tag: a", &["a"]);
         check("tags: { a: b }", &[]);
-        assert!(Seen::of("---\ntags: [Work/Alpha]\n---\n").has_tag("work"));
-        assert!(!Seen::of("---\ntags: [Workshop]\n---\n").has_tag("work"));
+        assert!(ParsedNote::parse("---\ntags: [Work/Alpha]\n---\n").has_tag("work"));
+        assert!(!ParsedNote::parse("---\ntags: [Workshop]\n---\n").has_tag("work"));
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_back(
+        fn notes_round_trip(
             title in any::<String>(),
             tags in prop::collection::vec("[\\pL\\pN_/-]{1,20}", 0..5),
             content in any::<String>(),
             confidence in 0_u8..=100,
         ) {
-            let tags = tags.iter().filter_map(|tag| name::tag(tag).ok()).collect();
-            let draft = Draft { title, tags, confidence, ..draft(&content) };
-            let text = draft.over(None, NOW).unwrap();
-            prop_assert!(draft.is_said_by(&text));
-            prop_assert_eq!(draft.over(Some(&text), LATER), None);
+            let tags = tags.iter().filter_map(|tag| name::parse_tag(tag).ok()).collect();
+            let draft = NoteDraft { title, tags, confidence, ..new_note(&content) };
+            let text = draft.render_over(None, NOW).unwrap();
+            prop_assert!(draft.is_read_back_from(&text));
+            prop_assert_eq!(draft.render_over(Some(&text), LATER), None);
         }
     }
 }

@@ -12,20 +12,20 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 
-use crate::ask::{TIMEOUT, aside};
-use crate::place::{Place, Trouble};
+use crate::safe_dir::{FsError, SafeDir};
+use crate::tool_support::{TIMEOUT, run_blocking};
 use crate::typed::TypedTool;
-use crate::vault::note::fault;
-use crate::vault::{ask, name, spot};
+use crate::vault::note::replace_error;
+use crate::vault::{locate, name, note_input};
 
 /// How much of a note is read, in bytes.
 pub(crate) const READ_BYTES_MAX: usize = 256 * 1024;
 /// What to do about a note that is not replaced.
-pub(crate) const MEND: &str = "write under another title, or let a person mend the file";
+pub(crate) const REPLACE_HINT: &str = "write under another title, or let a person mend the file";
 
 /// Reads notes.
 #[derive(Debug)]
-pub(crate) struct VaultRead(pub(crate) Place);
+pub(crate) struct VaultRead(pub(crate) SafeDir);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -46,41 +46,38 @@ impl TypedTool for VaultRead {
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
     fn raw_subjects(&self, input: &Value) -> Vec<String> {
-        ask::note_subjects(input)
+        note_input::note_subjects(input)
     }
 
     async fn call(&self, input: Input, _ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
         let place = self.0.clone();
-        aside(move || read(&place, &input)).await
+        run_blocking(move || read(&place, &input)).await
     }
 }
 
-fn read(place: &Place, input: &Input) -> Result<ToolOutput, ToolFailure> {
+fn read(place: &SafeDir, input: &Input) -> Result<ToolOutput, ToolFailure> {
     let refuse = |why: String| ToolFailure::new(format!("The note was not read: {why}."));
-    let parts = name::folder(&input.folder).map_err(|bad| refuse(bad.to_string()))?;
-    let file = name::file(&input.title).map_err(|bad| refuse(bad.to_string()))?;
-    let found = spot::parts(place, &parts)
-        .and_then(|parts| place.folder(&parts))
-        .and_then(|folder| folder.read(&spot::name(&folder, &file)?, READ_BYTES_MAX));
+    let parts = name::parse_folder(&input.folder).map_err(|bad| refuse(bad.to_string()))?;
+    let file = name::note_file(&input.title).map_err(|bad| refuse(bad.to_string()))?;
+    let found = locate::existing_parts(place, &parts)
+        .and_then(|parts| place.open_dir(&parts))
+        .and_then(|folder| folder.read(&locate::existing_name(&folder, &file)?, READ_BYTES_MAX));
     let taken = found.map_err(|trouble| {
-        let subject = name::composed(&ask::subject(&input.folder, &input.title));
-        let hint = if matches!(trouble, Trouble::Missing) {
-            "; vault_list shows what is"
-        } else {
-            ""
-        };
-        let trouble = ask::of_note(trouble);
+        let subject = name::nfc(&note_input::subject(&input.folder, &input.title));
+        let hint =
+            if matches!(trouble, FsError::NotFound) { "; vault_list shows what is" } else { "" };
+        let trouble = note_input::with_title(trouble);
         refuse(format!("`{subject}` {trouble}{hint}"))
     })?;
     let mut text = taken.text();
-    if taken.cut {
+    if taken.is_truncated {
         text.push_str(&format!(
             "\n\n[The note is longer: only its first {READ_BYTES_MAX} bytes are shown.]"
         ));
     }
-    if let Some(fault) = fault(&taken) {
+    if let Some(fault) = replace_error(&taken) {
         text.push_str(&format!(
-            "\n\n[The note {fault}, so vault_write does not replace it: {MEND}.]"
+            "\n\n[The note {fault}, so vault_write does not replace it: {REPLACE_HINT}.]"
         ));
     }
     Ok(ToolOutput::text(text))

@@ -16,14 +16,14 @@ use longhaul_core::policy::effect::EffectClass;
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::time::{Clock, Millis, Timestamp};
 
-use crate::ask::{TIMEOUT, aside};
-use crate::desk::Desk;
-use crate::place::{Place, Taken};
-use crate::spelling::fold;
+use crate::atomic_write::AtomicWriter;
+use crate::filename_fold::fold_case;
+use crate::safe_dir::{FileSnapshot, SafeDir};
+use crate::tool_support::{TIMEOUT, run_blocking};
 use crate::typed::TypedTool;
-use crate::vault::note::{Draft, TAGS_MAX, fault};
-use crate::vault::read::{MEND, READ_BYTES_MAX};
-use crate::vault::{ask, name, spot};
+use crate::vault::note::{NoteDraft, TAGS_MAX, replace_error};
+use crate::vault::read::{READ_BYTES_MAX, REPLACE_HINT};
+use crate::vault::{locate, name, note_input};
 
 /// The longest content, in bytes: with its front matter it is read back whole.
 const CONTENT_BYTES_MAX: usize = 200 * 1024;
@@ -31,7 +31,7 @@ const CONTENT_BYTES_MAX: usize = 200 * 1024;
 /// Makes notes and updates them.
 #[derive(Debug)]
 pub(crate) struct VaultWrite {
-    pub(crate) place: Place,
+    pub(crate) dir: SafeDir,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
@@ -63,43 +63,43 @@ impl TypedTool for VaultWrite {
     const TIMEOUT: Option<Millis> = TIMEOUT;
 
     fn raw_subjects(&self, input: &Value) -> Vec<String> {
-        ask::note_subjects(input)
+        note_input::note_subjects(input)
     }
 
     async fn call(&self, input: Input, ctx: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let draft = draft(input, ctx.run)?;
-        let (place, now) = (self.place.clone(), self.clock.now());
-        aside(move || write(&place, &draft, now)).await
+        let draft = parse_draft(input, ctx.run)?;
+        let (place, now) = (self.dir.clone(), self.clock.now());
+        run_blocking(move || write(&place, &draft, now)).await
     }
 }
 
-fn draft(input: Input, run: RunId) -> Result<Draft, ToolFailure> {
+fn parse_draft(input: Input, run: RunId) -> Result<NoteDraft, ToolFailure> {
     if input.confidence > 100 {
-        return Err(refusal("confidence is a number from 0 to 100"));
+        return Err(failure("confidence is a number from 0 to 100"));
     }
     if input.content.len() > CONTENT_BYTES_MAX {
-        return Err(refusal(format!(
+        return Err(failure(format!(
             "its content is longer than {CONTENT_BYTES_MAX} bytes; split it into several notes"
         )));
     }
     if input.content.contains('\0') {
-        return Err(refusal("its content holds a NUL character; send text only"));
+        return Err(failure("its content holds a NUL character; send text only"));
     }
     let mut tags: Vec<String> = Vec::new();
     for tag in &input.tags {
-        let tag = name::tag(tag).map_err(refusal)?;
-        let folded = fold(&tag);
-        if !tags.iter().any(|known| fold(known) == folded) {
+        let tag = name::parse_tag(tag).map_err(failure)?;
+        let folded = fold_case(&tag);
+        if !tags.iter().any(|known| fold_case(known) == folded) {
             tags.push(tag);
         }
     }
     if tags.len() > TAGS_MAX {
         let why = format!("it has more than {TAGS_MAX} tags; keep the best");
-        return Err(refusal(why));
+        return Err(failure(why));
     }
-    Ok(Draft {
-        title: name::composed(&input.title),
-        folder: name::composed(&input.folder),
+    Ok(NoteDraft {
+        title: name::nfc(&input.title),
+        folder: name::nfc(&input.folder),
         tags,
         confidence: input.confidence,
         content: input.content,
@@ -107,49 +107,44 @@ fn draft(input: Input, run: RunId) -> Result<Draft, ToolFailure> {
     })
 }
 
-fn write(place: &Place, draft: &Draft, now: Timestamp) -> Result<ToolOutput, ToolFailure> {
-    let subject = ask::subject(&draft.folder, &draft.title);
-    let parts = name::folder(&draft.folder).map_err(refusal)?;
-    let file = name::file(&draft.title).map_err(refusal)?;
-    let closed = |trouble| refusal(format!("the folder `{}` {trouble}", draft.folder));
-    let parts = spot::parts(place, &parts).map_err(closed)?;
-    let desk = Desk::at(place, &parts).map_err(closed)?;
-    let trouble = |trouble| refusal(format!("`{subject}` {}", ask::of_note(trouble)));
+fn write(place: &SafeDir, draft: &NoteDraft, now: Timestamp) -> Result<ToolOutput, ToolFailure> {
+    let subject = note_input::subject(&draft.folder, &draft.title);
+    let parts = name::parse_folder(&draft.folder).map_err(failure)?;
+    let file = name::note_file(&draft.title).map_err(failure)?;
+    let closed = |trouble| failure(format!("the folder `{}` {trouble}", draft.folder));
+    let parts = locate::existing_parts(place, &parts).map_err(closed)?;
+    let desk = AtomicWriter::open(place, &parts).map_err(closed)?;
+    let trouble = |trouble| failure(format!("`{subject}` {}", note_input::with_title(trouble)));
     let file = place
-        .folder(&parts)
-        .and_then(|folder| spot::name(&folder, &file))
+        .open_dir(&parts)
+        .and_then(|folder| locate::existing_name(&folder, &file))
         .map_err(trouble)?;
-    let before = desk.before(&file, READ_BYTES_MAX).map_err(trouble)?;
-    if let Some(fault) = before.as_ref().and_then(lost) {
+    let before = desk.read(&file, READ_BYTES_MAX).map_err(trouble)?;
+    if let Some(fault) = before.as_ref().and_then(loss_reason) {
         let why = format!("`{subject}` is there and {fault}; what a person wrote would get lost");
-        return Err(refusal(format!("{why}: {MEND}")));
+        return Err(failure(format!("{why}: {REPLACE_HINT}")));
     }
-    let said = before.as_ref().map(Taken::text);
-    let text = draft.over(said.as_deref(), now);
+    let said = before.as_ref().map(FileSnapshot::text);
+    let text = draft.render_over(said.as_deref(), now);
     let Some(text) = text else {
         let said = format!("`{subject}` says exactly this already.");
         return Ok(ToolOutput::text(said));
     };
-    if !draft.is_said_by(&text) {
+    if !draft.is_read_back_from(&text) {
         let why = "its front matter would be too long; write a note of another title";
-        return Err(refusal(why));
+        return Err(failure(why));
     }
-    desk.put(&file, text.as_bytes(), before.as_ref())
-        .map_err(trouble)?;
-    let verb = if before.is_some() {
-        "Updated"
-    } else {
-        "Created"
-    };
+    desk.write(&file, text.as_bytes(), before.as_ref()).map_err(trouble)?;
+    let verb = if before.is_some() { "Updated" } else { "Created" };
     Ok(ToolOutput::text(format!("{verb} the note `{subject}`.")))
 }
 
 /// What would get lost with the note that stands there.
-fn lost(before: &Taken) -> Option<String> {
+fn loss_reason(before: &FileSnapshot) -> Option<String> {
     let long = || format!("is longer than the {READ_BYTES_MAX} bytes that vault_read shows");
-    fault(before).or_else(|| before.cut.then(long))
+    replace_error(before).or_else(|| before.is_truncated.then(long))
 }
 
-fn refusal(why: impl std::fmt::Display) -> ToolFailure {
+fn failure(why: impl std::fmt::Display) -> ToolFailure {
     ToolFailure::new(format!("The note was not written: {why}."))
 }

@@ -9,16 +9,16 @@ use futures_util::FutureExt as _;
 
 use longhaul_core::time::{Clock, Millis, Timestamp};
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::command::{Command, CommandError, Ended, Exit};
+use longhaul_tool::command::{Command, CommandError, CommandOutput, Exit};
 
-use crate::suite::kit::is_gone;
+use crate::suite::harness::wait_until_gone;
 
 /// A clock that stands still and yet lets time pass for who sleeps.
 #[derive(Debug)]
-struct Real;
+struct RealClock;
 
 #[async_trait]
-impl Clock for Real {
+impl Clock for RealClock {
     fn now(&self) -> Timestamp {
         Timestamp::default()
     }
@@ -32,149 +32,118 @@ fn sh(dir: &Path, script: &str) -> Command {
     Command::new(["sh", "-c", script], dir)
 }
 
-async fn ran(command: Command) -> Ended {
+async fn run(command: Command) -> CommandOutput {
     command.run(&SimClock::new()).await.unwrap()
 }
 
-fn pid(text: &str) -> i32 {
+fn parse_pid(text: &str) -> i32 {
     text.trim().parse().unwrap()
 }
 
 #[tokio::test]
-async fn words_input_directory_and_environment_are_what_is_given() {
+async fn a_command_gets_its_arguments_input_directory_and_environment() {
     let dir = tempfile::tempdir().unwrap();
     let words = ["printf", "%s|", "a b", "$HOME", ";ls"];
-    let said = ran(Command::new(words, dir.path())).await;
-    assert_eq!(
-        (said.exit, said.stdout.text().as_str()),
-        (Exit::Code(0), "a b|$HOME|;ls|")
-    );
+    let said = run(Command::new(words, dir.path())).await;
+    assert_eq!((said.exit, said.stdout.text().as_str()), (Exit::Code(0), "a b|$HOME|;ls|"));
 
     let mut env = Command::new(["env"], dir.path());
     env.env = vec![("GIVEN".into(), "yes".into())];
-    let said = ran(env).await.stdout.text();
-    let mut names: Vec<&str> = said
-        .lines()
-        .filter_map(|line| line.split('=').next())
-        .collect();
+    let said = run(env).await.stdout.text();
+    let mut names: Vec<&str> = said.lines().filter_map(|line| line.split('=').next()).collect();
     names.sort_unstable();
     assert_eq!(names, ["GIVEN", "PATH"]);
 
     let mut cat = Command::new(["cat"], dir.path());
     cat.stdin = vec![b'x'; 200_000];
-    assert_eq!(ran(cat).await.stdout.whole().unwrap().len(), 200_000);
+    assert_eq!(run(cat).await.stdout.complete().unwrap().len(), 200_000);
 
-    let here = ran(Command::new(["pwd", "-P"], dir.path()))
-        .await
-        .stdout
-        .text();
+    let here = run(Command::new(["pwd", "-P"], dir.path())).await.stdout.text();
     assert_eq!(Path::new(here.trim()), dir.path().canonicalize().unwrap());
 }
 
 #[tokio::test]
-async fn a_program_is_looked_for_from_its_directory() {
+async fn a_relative_program_is_resolved_from_its_directory() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("say"), "#!/bin/sh\necho here\n").unwrap();
     fs::set_permissions(dir.path().join("say"), fs::Permissions::from_mode(0o755)).unwrap();
     // The same directory, said from where this test works.
     let up = "../".repeat(std::env::current_dir().unwrap().components().count() - 1);
     let near = Path::new(&up).join(dir.path().strip_prefix("/").unwrap());
-    let said = ran(Command::new(["./say"], near)).await;
+    let said = run(Command::new(["./say"], near)).await;
     assert_eq!(said.stdout.text(), "here\n");
 }
 
 #[tokio::test]
-async fn ends_are_told_apart() {
+async fn exit_kinds_are_distinguished() {
     let dir = tempfile::tempdir().unwrap();
-    for (script, exit) in [
-        ("exit 0", Exit::Code(0)),
-        ("exit 7", Exit::Code(7)),
-        ("kill -9 $$", Exit::Signal(9)),
-    ] {
-        assert_eq!(ran(sh(dir.path(), script)).await.exit, exit, "{script}");
+    for (script, exit) in
+        [("exit 0", Exit::Code(0)), ("exit 7", Exit::Code(7)), ("kill -9 $$", Exit::Signal(9))]
+    {
+        assert_eq!(run(sh(dir.path(), script)).await.exit, exit, "{script}");
     }
     // A program that reads nothing of what it is told ends as it likes.
     let mut deaf = sh(dir.path(), "exit 3");
     deaf.stdin = vec![b'x'; 1_000_000];
-    assert_eq!(ran(deaf).await.exit, Exit::Code(3));
+    assert_eq!(run(deaf).await.exit, Exit::Code(3));
 }
 
 #[tokio::test]
-async fn what_can_not_run_says_why() {
+async fn a_command_that_can_not_run_says_why() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("plain"), "text").unwrap();
     let none: [&str; 0] = [];
     let fail = async |command: Command| command.run(&SimClock::new()).await.unwrap_err();
-    assert!(matches!(
-        fail(Command::new(none, dir.path())).await,
-        CommandError::Empty
-    ));
-    assert!(matches!(
-        fail(Command::new([""], dir.path())).await,
-        CommandError::Empty
-    ));
+    assert!(matches!(fail(Command::new(none, dir.path())).await, CommandError::Empty));
+    assert!(matches!(fail(Command::new([""], dir.path())).await, CommandError::Empty));
     let missing = fail(Command::new(["no-such-program"], dir.path())).await;
-    assert!(matches!(missing, CommandError::Missing(_)), "{missing}");
+    assert!(matches!(missing, CommandError::NotFound(_)), "{missing}");
     let closed = fail(Command::new(["./plain"], dir.path())).await;
-    assert!(matches!(closed, CommandError::Closed(_)), "{closed}");
+    assert!(matches!(closed, CommandError::NotExecutable(_)), "{closed}");
     let nul = fail(Command::new(["a\0b"], dir.path())).await;
-    assert!(matches!(nul, CommandError::Refused(..)), "{nul}");
+    assert!(matches!(nul, CommandError::SpawnFailed(..)), "{nul}");
     let lost = fail(Command::new(["true"], dir.path().join("none"))).await;
-    assert!(matches!(lost, CommandError::NoDir(_)), "{lost}");
+    assert!(matches!(lost, CommandError::MissingDir(_)), "{lost}");
 }
 
 #[tokio::test]
-async fn beginning_and_end_are_kept_of_what_is_too_long() {
+async fn head_and_tail_of_long_output_are_kept() {
     let dir = tempfile::tempdir().unwrap();
-    let mut long = sh(
-        dir.path(),
-        "echo begin; yes | head -c 1000000; echo; echo end; echo why >&2",
-    );
-    long.keep = 100;
-    let said = ran(long).await;
+    let mut long =
+        sh(dir.path(), "echo begin; yes | head -c 1000000; echo; echo end; echo why >&2");
+    long.keep_bytes = 100;
+    let said = run(long).await;
     let text = said.stdout.text();
-    assert!(
-        text.starts_with("begin\n") && text.ends_with("end\n"),
-        "{text}"
-    );
+    assert!(text.starts_with("begin\n") && text.ends_with("end\n"), "{text}");
     assert!(text.contains("[999911 bytes left out here]"), "{text}");
-    assert_eq!(said.stdout.bytes(), 1_000_011);
-    assert_eq!(said.stdout.whole(), None);
-    assert_eq!(said.stderr.last(100), "why");
-    assert_eq!(said.stderr.last(2), "hy");
-    assert_eq!(said.stderr.whole().unwrap(), b"why\n");
+    assert_eq!(said.stdout.total_bytes(), 1_000_011);
+    assert_eq!(said.stdout.complete(), None);
+    assert_eq!(said.stderr.last_text(100), "why");
+    assert_eq!(said.stderr.last_text(2), "hy");
+    assert_eq!(said.stderr.complete().unwrap(), b"why\n");
 }
 
 #[tokio::test]
-async fn a_program_that_says_too_much_is_stopped_with_its_group() {
+async fn too_much_output_stops_the_process_group() {
     let dir = tempfile::tempdir().unwrap();
     // Nobody but whoever stops it ends it: it writes for ever.
-    let mut flood = sh(
-        dir.path(),
-        "sleep 600 & echo $! > child; while :; do echo flood; done",
-    );
-    flood.most = Some(1_000);
-    let ended = ran(flood).await;
-    assert_eq!(ended.exit, Exit::Long(1_000));
-    assert_eq!(
-        ended.exit.to_string(),
-        "said more than 1000 bytes and was stopped"
-    );
-    is_gone(pid(&fs::read_to_string(dir.path().join("child")).unwrap())).await;
+    let mut flood = sh(dir.path(), "sleep 600 & echo $! > child; while :; do echo flood; done");
+    flood.stdout_bytes_max = Some(1_000);
+    let ended = run(flood).await;
+    assert_eq!(ended.exit, Exit::OutputLimit(1_000));
+    assert_eq!(ended.exit.to_string(), "said more than 1000 bytes and was stopped");
+    wait_until_gone(parse_pid(&fs::read_to_string(dir.path().join("child")).unwrap())).await;
     let mut just = sh(dir.path(), "printf 12345");
-    just.most = Some(5);
-    assert_eq!(ran(just).await.exit, Exit::Code(0));
+    just.stdout_bytes_max = Some(5);
+    assert_eq!(run(just).await.exit, Exit::Code(0));
 }
 
 #[tokio::test]
-async fn the_whole_group_ends_with_its_time() {
+async fn a_timeout_ends_the_process_group() {
     let dir = tempfile::tempdir().unwrap();
     let fifo = dir.path().join("ready");
     let clock = SimClock::new();
-    let mut command = sh(
-        dir.path(),
-        "sleep 600 & echo $! > child; mkfifo ready; wait",
-    );
+    let mut command = sh(dir.path(), "sleep 600 & echo $! > child; mkfifo ready; wait");
     command.timeout = Millis::from_secs(9);
     let mut run = Box::pin(command.run(&clock));
     while !fifo.exists() {
@@ -183,19 +152,16 @@ async fn the_whole_group_ends_with_its_time() {
     }
     clock.advance(Millis::from_secs(9));
     let ended = run.await.unwrap();
-    assert_eq!(ended.exit, Exit::Late(Millis::from_secs(9)));
+    assert_eq!(ended.exit, Exit::TimedOut(Millis::from_secs(9)));
     assert_eq!(ended.exit.to_string(), "did not end in 9 s and was stopped");
-    is_gone(pid(&fs::read_to_string(dir.path().join("child")).unwrap())).await;
+    wait_until_gone(parse_pid(&fs::read_to_string(dir.path().join("child")).unwrap())).await;
 }
 
 #[tokio::test]
-async fn the_whole_group_ends_when_nobody_waits() {
+async fn dropping_the_command_ends_the_process_group() {
     let dir = tempfile::tempdir().unwrap();
     let clock = SimClock::new();
-    let command = sh(
-        dir.path(),
-        "sleep 600 & echo $! > child; echo $$ > self; mkfifo ready; wait",
-    );
+    let command = sh(dir.path(), "sleep 600 & echo $! > child; echo $$ > self; mkfifo ready; wait");
     let mut run = Box::pin(command.run(&clock));
     while !dir.path().join("ready").exists() {
         assert!((&mut run).now_or_never().is_none());
@@ -203,28 +169,25 @@ async fn the_whole_group_ends_when_nobody_waits() {
     }
     drop(run);
     for name in ["child", "self"] {
-        is_gone(pid(&fs::read_to_string(dir.path().join(name)).unwrap())).await;
+        wait_until_gone(parse_pid(&fs::read_to_string(dir.path().join(name)).unwrap())).await;
     }
 }
 
 #[tokio::test]
-async fn whoever_stays_behind_is_ended_and_holds_nobody_up() {
+async fn background_processes_are_ended_and_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
-    let ended = ran(sh(dir.path(), "sleep 600 & echo $!")).await;
+    let ended = run(sh(dir.path(), "sleep 600 & echo $!")).await;
     assert_eq!(ended.exit, Exit::Code(0));
-    is_gone(pid(&ended.stdout.text())).await;
+    wait_until_gone(parse_pid(&ended.stdout.text())).await;
 
     // It left the group with the pipe in its hand: it is not waited for.
     let away = sh(dir.path(), "setsid sleep 5 & echo out");
-    let ended = away.run(&Real).await.unwrap();
-    assert_eq!(
-        (ended.exit, ended.stdout.text().as_str()),
-        (Exit::Code(0), "out\n")
-    );
+    let ended = away.run(&RealClock).await.unwrap();
+    assert_eq!((ended.exit, ended.stdout.text().as_str()), (Exit::Code(0), "out\n"));
 }
 
 #[test]
-fn secrets_are_not_shown() {
+fn debug_output_hides_secrets() {
     let mut command = Command::new(["mail", "--key=hush"], "/");
     command.env = vec![("TOKEN".into(), "hush".into())];
     command.stdin = b"hush".to_vec();

@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use longhaul_core::id::{AgentName, ResourceKey, RunId, ThreadKey};
-use longhaul_core::port::context::{ContextProvider, Glance};
-use longhaul_core::port::outbound::Reach;
+use longhaul_core::port::context::{ContextProvider, ContextRequest};
+use longhaul_core::port::outbound::NetworkScope;
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::context::{CommandEye, UrlEye};
+use longhaul_tool::context::{CommandContextProvider, HttpContextProvider};
 
-use crate::suite::kit::{Server, reply, way_out};
+use crate::suite::harness::{Server, http_response, shared_client};
 
-fn glance() -> Glance {
-    Glance {
+fn context_request() -> ContextRequest {
+    ContextRequest {
         run: RunId::from_bits(7),
         agent: AgentName::new("npc").unwrap(),
         event: Some("idle_tick".into()),
@@ -30,7 +30,7 @@ fn glance() -> Glance {
 }
 
 /// What is told of it: every name is there, also where there is nothing to tell.
-fn told(glance: &Glance) -> String {
+fn request_json(glance: &ContextRequest) -> String {
     let told = match glance.actor {
         Some(_) => {
             r#""event":"idle_tick","input":{"town": 1.10},"actor":{"name": "Ada"},"resource":"ada","thread":"market","turn":3"#
@@ -43,20 +43,14 @@ fn told(glance: &Glance) -> String {
 }
 
 /// A look for a task that says nothing but what is to be done.
-fn plain_glance() -> Glance {
-    Glance {
-        event: None,
-        actor: None,
-        resource: None,
-        thread: None,
-        ..glance()
-    }
+fn minimal_request() -> ContextRequest {
+    ContextRequest { event: None, actor: None, resource: None, thread: None, ..context_request() }
 }
 
-fn eye(root: &Path, clock: &SimClock, script: &str) -> CommandEye {
+fn command_provider(root: &Path, clock: &SimClock, script: &str) -> CommandContextProvider {
     fs::write(root.join("look"), format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(root.join("look"), fs::Permissions::from_mode(0o755)).unwrap();
-    CommandEye {
+    CommandContextProvider {
         argv: vec!["./look".into(), "--key=hush".into()],
         root: root.into(),
         clock: Arc::new(clock.clone()),
@@ -65,40 +59,36 @@ fn eye(root: &Path, clock: &SimClock, script: &str) -> CommandEye {
 }
 
 #[tokio::test]
-async fn a_program_reads_who_looks_and_answers_what_is_seen() {
+async fn a_command_gets_the_context_request_and_returns_the_perception() {
     let dir = tempfile::tempdir().unwrap();
     let clock = SimClock::new();
-    let echo = eye(
+    let echo = command_provider(
         dir.path(),
         &clock,
         "printf '{\"world\":'; cat; printf ',\"context\":{\"n\":%s}}' \"$(env | wc -l)\"",
     );
-    for glance in [plain_glance(), glance()] {
-        let seen = echo.look(&glance).await.unwrap();
-        assert_eq!(seen.world.as_str(), told(&glance));
+    for glance in [minimal_request(), context_request()] {
+        let seen = echo.fetch(&glance).await.unwrap();
+        assert_eq!(seen.world.as_str(), request_json(&glance));
     }
-    let seen = echo.look(&glance()).await.unwrap();
+    let seen = echo.fetch(&context_request()).await.unwrap();
     // PATH, and what the shell itself sets.
     let count: usize = seen.context["n"].as_str().parse().unwrap();
     assert!(count <= 4, "{count}");
-    let plain = eye(dir.path(), &clock, "echo '{\"sky\": \"blue\"}'");
+    let plain = command_provider(dir.path(), &clock, "echo '{\"sky\": \"blue\"}'");
     assert_eq!(
-        plain.look(&glance()).await.unwrap().world.as_str(),
+        plain.fetch(&context_request()).await.unwrap().world.as_str(),
         "{\"sky\": \"blue\"}"
     );
     assert!(!format!("{plain:?}").contains("hush"));
 }
 
 #[tokio::test]
-async fn a_program_that_fails_says_why() {
+async fn a_failing_command_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let clock = SimClock::new();
     for (script, why, lasts) in [
-        (
-            "echo no map here >&2; exit 3",
-            "`./look`: it ended with code 3: no map here",
-            false,
-        ),
+        ("echo no map here >&2; exit 3", "`./look`: it ended with code 3: no map here", false),
         ("exit 1", "said nothing on stderr", false),
         ("kill -9 $$", "was ended by signal 9", false),
         ("echo sunny", "no JSON", true),
@@ -106,33 +96,29 @@ async fn a_program_that_fails_says_why() {
         ("yes 1 | head -c 300000", "longer than 262144 bytes", true),
         ("yes 1 | head -c 900000", "longer than 262144 bytes", true),
         // It would go on for ever, and the clock stands still.
-        (
-            "while :; do echo flood; done",
-            "longer than 262144 bytes",
-            true,
-        ),
+        ("while :; do echo flood; done", "longer than 262144 bytes", true),
     ] {
-        let no = eye(dir.path(), &clock, script).look(&glance()).await;
+        let no = command_provider(dir.path(), &clock, script).fetch(&context_request()).await;
         let no = no.unwrap_err();
-        assert_eq!(no.lasts, lasts, "{script}: {no}");
+        assert_eq!(no.is_permanent, lasts, "{script}: {no}");
         let no = no.to_string();
         assert!(no.contains(why) && !no.contains("hush"), "{script}: {no}");
     }
-    let mut lost = eye(dir.path(), &clock, "");
+    let mut lost = command_provider(dir.path(), &clock, "");
     lost.argv = vec!["no-such-program".into()];
-    let no = lost.look(&glance()).await.unwrap_err();
-    assert!(no.lasts && no.why.contains("there is no program"), "{no}");
+    let no = lost.fetch(&context_request()).await.unwrap_err();
+    assert!(no.is_permanent && no.message.contains("there is no program"), "{no}");
     lost.argv.clear();
-    assert!(lost.look(&glance()).await.is_err());
+    assert!(lost.fetch(&context_request()).await.is_err());
 }
 
 #[tokio::test]
-async fn a_program_that_does_not_end_is_stopped() {
+async fn a_command_that_hangs_is_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let clock = SimClock::new();
-    let slow = eye(dir.path(), &clock, "mkfifo begun; read _ < begun");
-    let glance = glance();
-    let mut look = slow.look(&glance);
+    let slow = command_provider(dir.path(), &clock, "mkfifo begun; read _ < begun");
+    let glance = context_request();
+    let mut look = slow.fetch(&glance);
     while !dir.path().join("begun").exists() {
         assert!((&mut look).now_or_never().is_none());
         tokio::task::yield_now().await;
@@ -142,53 +128,50 @@ async fn a_program_that_does_not_end_is_stopped() {
     assert!(no.contains("did not end in 30 s"), "{no}");
 }
 
-fn far(url: String) -> UrlEye {
-    UrlEye {
+fn http_provider(url: String) -> HttpContextProvider {
+    HttpContextProvider {
         url,
-        outbound: way_out(),
+        outbound: shared_client(),
         timeout: Millis::from_secs(30),
-        reach: Reach::Public,
+        reach: NetworkScope::Public,
     }
 }
 
 #[tokio::test]
-async fn an_address_is_posted_who_looks() {
+async fn a_url_gets_the_context_request_by_post() {
     let answer = r#"{"world":["rain"],"context":{"recipient":"ann"}}"#;
-    let server = Server::saying(reply("200 OK", &[], answer)).await;
-    let eye = far(server.url("/look?key=hush"));
-    eye.look(&plain_glance()).await.unwrap();
-    let seen = eye.look(&glance()).await.unwrap();
+    let server = Server::answering(http_response("200 OK", &[], answer)).await;
+    let eye = http_provider(server.url("/look?key=hush"));
+    eye.fetch(&minimal_request()).await.unwrap();
+    let seen = eye.fetch(&context_request()).await.unwrap();
     assert_eq!(seen.world.as_str(), "[\"rain\"]");
     assert_eq!(seen.context["recipient"].as_str(), "\"ann\"");
-    let asked = &server.asked()[0];
+    let asked = &server.requests()[0];
     assert_eq!(
         (asked.method.as_str(), asked.header("content-type")),
         ("POST", Some("application/json"))
     );
-    let bodies = server.asked().into_iter().map(|asked| asked.body);
+    let bodies = server.requests().into_iter().map(|asked| asked.body);
     let bodies = bodies.map(|body| String::from_utf8(body.to_vec()).unwrap());
     let bodies: Vec<String> = bodies.collect();
-    assert_eq!(bodies, [told(&plain_glance()), told(&glance())]);
+    assert_eq!(bodies, [request_json(&minimal_request()), request_json(&context_request())]);
     assert!(!format!("{eye:?}").contains("hush"));
 }
 
 #[tokio::test]
-async fn an_address_that_fails_says_why() {
+async fn a_failing_url_says_why() {
     for (status, body, why) in [
         ("500 Oh", "{}".to_owned(), "status 500"),
         ("200 OK", "sunny".to_owned(), "no JSON"),
         ("200 OK", String::new(), "answered nothing"),
         ("200 OK", "1".repeat(262_145), "longer than 262144 bytes"),
     ] {
-        let server = Server::saying(reply(status, &[], body)).await;
-        let no = far(server.url("/?key=hush")).look(&glance()).await;
+        let server = Server::answering(http_response(status, &[], body)).await;
+        let no = http_provider(server.url("/?key=hush")).fetch(&context_request()).await;
         let no = no.unwrap_err().to_string();
         assert!(no.contains(why) && !no.contains("hush"), "{no}");
     }
-    let inside = far("http://inside.example/?key=hush".into());
-    let no = inside.look(&glance()).await.unwrap_err().to_string();
-    assert!(
-        no.contains("private or reserved") && !no.contains("hush"),
-        "{no}"
-    );
+    let inside = http_provider("http://inside.example/?key=hush".into());
+    let no = inside.fetch(&context_request()).await.unwrap_err().to_string();
+    assert!(no.contains("private or reserved") && !no.contains("hush"), "{no}");
 }

@@ -1,15 +1,15 @@
 //! The file tools over real directories: what they do, and what they refuse.
 
-mod change;
 mod escape;
-mod look;
 mod race;
+mod read_and_search;
+mod write_and_edit;
 
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longhaul_core::event::tool::{Finding, ToolOutput};
+use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
@@ -21,12 +21,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A workspace beside a directory that nobody may reach.
-struct World {
+struct Fixture {
     dir: TempDir,
     tools: Vec<Arc<dyn Tool>>,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         Self::with_clock(Arc::new(SimClock::new()))
     }
@@ -37,11 +37,9 @@ impl World {
         fs::create_dir_all(&root).unwrap();
         fs::create_dir_all(dir.path().join("outside")).unwrap();
         fs::write(dir.path().join("outside/secret.txt"), "the secret").unwrap();
-        let files = Files::new(&root, clock).without([root.join("state"), root.join("runs.db")]);
-        Self {
-            tools: files.tools().unwrap(),
-            dir,
-        }
+        let files =
+            Files::new(&root, clock).with_protected([root.join("state"), root.join("runs.db")]);
+        Self { tools: files.tools().unwrap(), dir }
     }
 
     fn path(&self, below: &str) -> PathBuf {
@@ -52,18 +50,18 @@ impl World {
         self.dir.path().join("outside")
     }
 
-    fn put(&self, below: &str, content: impl AsRef<[u8]>) {
+    fn write_file(&self, below: &str, content: impl AsRef<[u8]>) {
         fs::create_dir_all(self.path(below).parent().unwrap()).unwrap();
         fs::write(self.path(below), content).unwrap();
     }
 
-    fn held(&self, below: &str) -> String {
+    fn content(&self, below: &str) -> String {
         fs::read_to_string(self.path(below)).unwrap()
     }
 
     fn tool(&self, name: &str) -> Arc<dyn Tool> {
         let mut tools = self.tools.iter();
-        let tool = tools.find(|tool| tool.card().name.as_str() == name);
+        let tool = tools.find(|tool| tool.spec().name.as_str() == name);
         tool.unwrap().clone()
     }
 
@@ -81,7 +79,7 @@ impl World {
     }
 
     async fn edit(&self, path: &str, old: &str, new: &str) -> Result<String, String> {
-        self.call("edit_file", change(path, old, new)).await
+        self.call("edit_file", edit_input(path, old, new)).await
     }
 
     async fn list(&self, input: Value) -> String {
@@ -92,23 +90,23 @@ impl World {
         self.call("search_files", input).await.unwrap()
     }
 
-    async fn verify(&self, input: Value) -> Finding {
-        self.tool("edit_file").verify(input, &around()).await
+    async fn verify(&self, input: Value) -> VerifyOutcome {
+        self.tool("edit_file").verify(input, &tool_context()).await
     }
 }
 
-fn change(path: &str, old: &str, new: &str) -> Value {
+fn edit_input(path: &str, old: &str, new: &str) -> Value {
     json!({ "path": path, "old": old, "new": new })
 }
 
-fn around() -> ToolContext {
+fn tool_context() -> ToolContext {
     let run = RunId::from_bits(7);
     let id = CallId { turn: 1, index: 1 };
     ToolContext::new(run, id, Epoch(1))
 }
 
 async fn call(tool: &Arc<dyn Tool>, input: Value) -> Result<String, String> {
-    match tool.call(input, &around()).await {
+    match tool.call(input, &tool_context()).await {
         Ok(output) => Ok(only_text(&output)),
         Err(failure) => Err(failure.to_string()),
     }
@@ -122,35 +120,20 @@ fn only_text(output: &ToolOutput) -> String {
 }
 
 #[test]
-fn classes_and_subjects() {
-    let world = World::new();
+fn file_tools_have_effect_classes_and_subjects() {
+    let world = Fixture::new();
     let check = |tool: &str, path: Value, class: EffectClass, subject: &str| {
         let tool = world.tool(tool);
         let input = json!({ "path": path });
         assert_eq!(tool.class(&input), class);
         assert_eq!(tool.subjects(&input), [subject], "{input}");
-        assert_eq!(tool.card().schema["additionalProperties"], false);
+        assert_eq!(tool.spec().schema["additionalProperties"], false);
     };
     let absolute = world.path("src//a.rs");
-    check(
-        "read_file",
-        json!("./src/./a.rs"),
-        EffectClass::Pure,
-        "src/a.rs",
-    );
+    check("read_file", json!("./src/./a.rs"), EffectClass::Pure, "src/a.rs");
     check("read_file", json!(absolute), EffectClass::Pure, "src/a.rs");
-    check(
-        "write_file",
-        json!("src//a.rs/"),
-        EffectClass::Keyed,
-        "src/a.rs",
-    );
-    check(
-        "edit_file",
-        json!("src/a.rs"),
-        EffectClass::Once,
-        "src/a.rs",
-    );
+    check("write_file", json!("src//a.rs/"), EffectClass::Keyed, "src/a.rs");
+    check("edit_file", json!("src/a.rs"), EffectClass::Once, "src/a.rs");
     check("list_files", json!(""), EffectClass::Pure, ".");
     check("list_files", Value::Null, EffectClass::Pure, ".");
     check("search_files", json!("./src"), EffectClass::Pure, "src");
@@ -161,8 +144,8 @@ fn classes_and_subjects() {
     let verifies: Vec<&str> = world
         .tools
         .iter()
-        .filter(|tool| tool.card().verifies)
-        .map(|tool| tool.card().name.as_str())
+        .filter(|tool| tool.spec().can_verify)
+        .map(|tool| tool.spec().name.as_str())
         .collect();
     assert_eq!(verifies, ["edit_file"]);
 }

@@ -4,22 +4,22 @@ use serde_json::{Value, json};
 
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::message::Part;
-use longhaul_core::policy::effect::{EffectClass, InDoubt};
+use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_tool::HttpFetch;
 
-use crate::suite::kit::{Server, reply, way_out};
+use crate::suite::harness::{Server, http_response, shared_client};
 
 fn tool() -> HttpFetch {
-    HttpFetch::new(way_out()).unwrap()
+    HttpFetch::new(shared_client()).unwrap()
 }
 
 async fn fetch(input: Value) -> Result<String, String> {
-    let fetched = fetched(input).await;
+    let fetched = fetch_result(input).await;
     fetched.map_err(|failure| failure.to_string())
 }
 
-async fn fetched(input: Value) -> Result<String, ToolFailure> {
+async fn fetch_result(input: Value) -> Result<String, ToolFailure> {
     let call = CallId { turn: 1, index: 1 };
     let around = ToolContext::new(RunId::from_bits(7), call, Epoch(1));
     match tool().call(input, &around).await {
@@ -32,9 +32,9 @@ async fn fetched(input: Value) -> Result<String, ToolFailure> {
 }
 
 #[test]
-fn classes_and_subjects() {
+fn http_fetch_has_effect_classes_and_subjects() {
     let tool = tool();
-    assert_eq!(tool.card().in_doubt, Some(InDoubt::Ask));
+    assert_eq!(tool.spec().in_doubt, Some(InDoubtPolicy::Ask));
     for (input, class, subject) in [
         (
             json!({ "url": "HTTPS://Site.example/a/../b#part" }),
@@ -51,11 +51,7 @@ fn classes_and_subjects() {
             EffectClass::Once,
             "POST https://site.example/",
         ),
-        (
-            json!({ "url": "nonsense", "method": "DELETE" }),
-            EffectClass::Once,
-            "DELETE nonsense",
-        ),
+        (json!({ "url": "nonsense", "method": "DELETE" }), EffectClass::Once, "DELETE nonsense"),
         (json!({ "method": 7 }), EffectClass::Pure, "GET "),
     ] {
         assert_eq!(tool.class(&input), class, "{input}");
@@ -64,15 +60,13 @@ fn classes_and_subjects() {
 }
 
 #[tokio::test]
-async fn a_page_is_shown_as_text_from_where_it_was_found() {
+async fn a_page_is_shown_as_text_with_its_final_url() {
     let page = "<title>News</title><nav>menu</nav><h1>Today</h1><p>Read <a href=more>more</a>.";
     let server = Server::new(move |asked| match asked.path.as_str() {
-        "/old" => reply("301 Moved", &[("location", "/new/")], ""),
-        _ => reply(
-            "200 OK",
-            &[("content-type", "text/html"), ("set-cookie", "hush")],
-            page,
-        ),
+        "/old" => http_response("301 Moved", &[("location", "/new/")], ""),
+        _ => {
+            http_response("200 OK", &[("content-type", "text/html"), ("set-cookie", "hush")], page)
+        }
     })
     .await;
     let said = fetch(json!({ "url": server.url("/old") })).await.unwrap();
@@ -83,13 +77,13 @@ async fn a_page_is_shown_as_text_from_where_it_was_found() {
         length = page.len(),
     );
     assert_eq!(said, expected);
-    let asked = &server.asked()[0];
+    let asked = &server.requests()[0];
     assert!(asked.header("accept").unwrap().starts_with("text/html"));
     assert!(asked.header("user-agent").unwrap().starts_with("longhaul/"));
 }
 
 #[tokio::test]
-async fn every_status_is_a_result() {
+async fn every_http_status_is_a_result() {
     for (status, headers, body, expected) in [
         (
             "200 OK",
@@ -122,7 +116,7 @@ async fn every_status_is_a_result() {
             "HTTP 299\ncontent-type: text/html\n\n[There are no words in the body.]",
         ),
     ] {
-        let server = Server::saying(reply(status, &[headers], body)).await;
+        let server = Server::answering(http_response(status, &[headers], body)).await;
         let said = fetch(json!({ "url": server.url("/") })).await.unwrap();
         let length = format!("content-length: {}\n", body.len());
         assert_eq!(said.replace(&length, ""), expected);
@@ -130,8 +124,8 @@ async fn every_status_is_a_result() {
 }
 
 #[tokio::test]
-async fn what_is_sent_is_what_was_said() {
-    let server = Server::saying(reply("201 Created", &[], "")).await;
+async fn method_headers_and_body_are_sent_as_given() {
+    let server = Server::answering(http_response("201 Created", &[], "")).await;
     let url = server.url("/");
     let input =
         json!({ "url": url, "method": "POST", "body": "{\"a\":1}", "headers": { "X-Key": "k" } });
@@ -139,18 +133,12 @@ async fn what_is_sent_is_what_was_said() {
     let input =
         json!({ "url": url, "method": "put", "body": "a=1", "headers": { "Content-Type": "x/y" } });
     fetch(input).await.unwrap();
-    fetch(json!({ "url": url, "method": "PATCH", "body": "words" }))
-        .await
-        .unwrap();
-    let asked = server.asked();
+    fetch(json!({ "url": url, "method": "PATCH", "body": "words" })).await.unwrap();
+    let asked = server.requests();
     let seen: Vec<_> = asked
         .iter()
         .map(|asked| {
-            (
-                asked.method.as_str(),
-                asked.header("content-type").unwrap(),
-                asked.body.as_slice(),
-            )
+            (asked.method.as_str(), asked.header("content-type").unwrap(), asked.body.as_slice())
         })
         .collect();
     assert_eq!(
@@ -165,8 +153,8 @@ async fn what_is_sent_is_what_was_said() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_not_asked() {
-    let server = Server::saying(reply("200 OK", &[], "")).await;
+async fn forbidden_urls_are_not_requested() {
+    let server = Server::answering(http_response("200 OK", &[], "")).await;
     let url = server.url("/");
     let with = |name: &str| json!({ "url": url, "headers": { name: "x" } });
     let many: serde_json::Map<_, _> = (0..21).map(|n| (format!("x-{n}"), json!("x"))).collect();
@@ -178,73 +166,55 @@ async fn what_is_refused_is_not_asked() {
         (with("Host"), "the client's own"),
         (with("content-length"), "the client's own"),
         (with("bad name"), "no proper name"),
-        (
-            json!({ "url": url, "headers": { "a": "x\r\nb: y" } }),
-            "no proper value",
-        ),
-        (
-            json!({ "url": url, "headers": many }),
-            "more than 20 headers",
-        ),
+        (json!({ "url": url, "headers": { "a": "x\r\nb: y" } }), "no proper value"),
+        (json!({ "url": url, "headers": many }), "more than 20 headers"),
         (json!({ "url": url, "method": "TRACE" }), "one of GET, HEAD"),
         (json!({ "url": url, "body": "x" }), "GET sends no body"),
         (json!({ "url": url, "depth": 7 }), "unknown field"),
-        (
-            json!({ "url": "http://inside.example/" }),
-            "private or reserved",
-        ),
+        (json!({ "url": "http://inside.example/" }), "private or reserved"),
         (json!({ "url": "http://127.0.0.1/" }), "private or reserved"),
-        (
-            json!({ "url": "file:///etc/passwd" }),
-            "only http:// and https://",
-        ),
+        (json!({ "url": "file:///etc/passwd" }), "only http:// and https://"),
         (json!({}), "missing field `url`"),
     ] {
         let no = fetch(input.clone()).await.unwrap_err();
         assert!(no.contains(why), "{input}: {no}");
     }
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
 }
 
 #[tokio::test]
-async fn a_write_without_an_answer_says_that_it_may_have_arrived() {
+async fn a_post_without_a_response_is_in_doubt() {
     let long = "HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n";
-    let inside = reply("302 Found", &[("location", "http://127.0.0.1/")], "");
+    let inside = http_response("302 Found", &[("location", "http://127.0.0.1/")], "");
     for answer in [Vec::new(), long.into(), inside] {
-        let server = Server::saying(answer).await;
+        let server = Server::answering(answer).await;
         for (method, doubt) in [("POST", true), ("DELETE", true), ("GET", false)] {
-            let no = fetched(json!({ "url": server.url("/"), "method": method })).await;
+            let no = fetch_result(json!({ "url": server.url("/"), "method": method })).await;
             let no = no.unwrap_err();
-            assert_eq!(no.words().contains("may have arrived"), doubt, "{no}");
-            assert_eq!(no.is_unknown(), doubt, "{no}");
+            assert_eq!(no.message().contains("may have arrived"), doubt, "{no}");
+            assert_eq!(no.is_outcome_unknown(), doubt, "{no}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_write_that_nobody_heard_is_a_plain_failure() {
+async fn a_post_that_was_never_sent_is_a_failure() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    for url in [
-        format!("http://site.example:{port}/"),
-        "http://127.0.0.1/".to_owned(),
-    ] {
-        let no = fetched(json!({ "url": url, "method": "POST" })).await;
+    for url in [format!("http://site.example:{port}/"), "http://127.0.0.1/".to_owned()] {
+        let no = fetch_result(json!({ "url": url, "method": "POST" })).await;
         let no = no.unwrap_err();
-        assert!(!no.is_unknown() && !no.words().contains("arrived"), "{no}");
+        assert!(!no.is_outcome_unknown() && !no.message().contains("arrived"), "{no}");
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_packed_is_told_as_one() {
-    let packed = reply("200 OK", &[("content-encoding", "gzip")], "x");
-    let server = Server::saying(packed).await;
+async fn a_compressed_response_is_reported_as_such() {
+    let packed = http_response("200 OK", &[("content-encoding", "gzip")], "x");
+    let server = Server::answering(packed).await;
     let no = fetch(json!({ "url": server.url("/") })).await.unwrap_err();
     let words = "answered, but packed as `gzip`, which was not asked for";
     assert!(no.contains(words), "{no}");
-    assert!(
-        !no.contains("did not answer") && !no.contains("later"),
-        "{no}"
-    );
+    assert!(!no.contains("did not answer") && !no.contains("later"), "{no}");
 }

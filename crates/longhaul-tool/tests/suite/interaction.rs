@@ -13,13 +13,11 @@ use longhaul_core::time::Clock;
 use longhaul_testkit::clock::SimClock;
 use longhaul_tool::LogInteraction;
 
-fn around(index: u16) -> ToolContext {
+fn tool_context(index: u16) -> ToolContext {
     let call = CallId { turn: 2, index };
     let mut around = ToolContext::new(RunId::from_bits(7), call, Epoch(1));
-    around
-        .context
-        .insert("recipient".into(), RawJson::of(&"ann"));
-    around.context.insert("token".into(), RawJson::of(&"hush"));
+    around.context.insert("recipient".into(), RawJson::from_serialize(&"ann"));
+    around.context.insert("token".into(), RawJson::from_serialize(&"hush"));
     around
 }
 
@@ -30,28 +28,25 @@ fn tool(dir: &tempfile::TempDir) -> Arc<dyn Tool> {
 
 fn lines(dir: &tempfile::TempDir) -> Vec<String> {
     let text = fs::read_to_string(dir.path().join(".longhaul/interactions.jsonl"));
-    text.unwrap_or_default()
-        .lines()
-        .map(str::to_owned)
-        .collect()
+    text.unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
 #[tokio::test]
-async fn a_call_leaves_one_line_however_often_it_is_begun() {
+async fn a_repeated_call_logs_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let tool = tool(&dir);
     let input = json!({ "summary": "Asked for tea.\nGot it.", "kind": "request", "details": { "cups": 2 } });
     for _ in 0..3 {
-        tool.call(input.clone(), &around(1)).await.unwrap();
+        tool.call(input.clone(), &tool_context(1)).await.unwrap();
     }
     let first = lines(&dir);
     assert_eq!(first.len(), 1);
     let line: Value = serde_json::from_str(&first[0]).unwrap();
-    let around_one = around(1);
+    let around_one = tool_context(1);
     assert_eq!(
         line,
         json!({
-            "key": around_one.key,
+            "key": around_one.idempotency_key,
             "run": around_one.run,
             "call": around_one.call,
             "at": "2026-01-01T00:00:00.000000Z",
@@ -63,56 +58,44 @@ async fn a_call_leaves_one_line_however_often_it_is_begun() {
             "recipient": "ann",
         })
     );
-    tool.call(json!({ "summary": "Again." }), &around(2))
-        .await
-        .unwrap();
+    tool.call(json!({ "summary": "Again." }), &tool_context(2)).await.unwrap();
     assert_eq!(lines(&dir).len(), 2);
 }
 
 #[tokio::test]
-async fn a_torn_line_is_done_again() {
+async fn a_torn_line_is_written_again() {
     let dir = tempfile::tempdir().unwrap();
     let tool = tool(&dir);
-    tool.call(json!({ "summary": "One." }), &around(1))
-        .await
-        .unwrap();
+    tool.call(json!({ "summary": "One." }), &tool_context(1)).await.unwrap();
     let path = dir.path().join(".longhaul/interactions.jsonl");
     let whole = fs::read_to_string(&path).unwrap();
     fs::write(&path, &whole[..whole.len() / 2]).unwrap();
-    tool.call(json!({ "summary": "One." }), &around(1))
-        .await
-        .unwrap();
+    tool.call(json!({ "summary": "One." }), &tool_context(1)).await.unwrap();
     let now = lines(&dir);
     assert_eq!(now.len(), 2);
     assert_eq!(now[1], whole.trim_end());
 }
 
 #[tokio::test]
-async fn fields_are_bounded() {
+async fn interaction_fields_are_limited() {
     let dir = tempfile::tempdir().unwrap();
     let tool = tool(&dir);
     for (input, why) in [
         (json!({ "summary": " " }), "says nothing"),
         (json!({ "summary": "x".repeat(4_001) }), "longer than 4000"),
-        (
-            json!({ "summary": "x", "kind": "k".repeat(65) }),
-            "longer than 64",
-        ),
-        (
-            json!({ "summary": "x", "details": "d".repeat(70_000) }),
-            "longer than 65536",
-        ),
+        (json!({ "summary": "x", "kind": "k".repeat(65) }), "longer than 64"),
+        (json!({ "summary": "x", "details": "d".repeat(70_000) }), "longer than 65536"),
         (json!({ "summary": "x", "who": "me" }), "unknown field"),
         (json!({}), "missing field"),
     ] {
-        let no = tool.call(input, &around(1)).await.unwrap_err().to_string();
+        let no = tool.call(input, &tool_context(1)).await.unwrap_err().to_string();
         assert!(no.contains(why), "{no}");
     }
     assert!(lines(&dir).is_empty());
 }
 
 #[test]
-fn class_and_subject() {
+fn log_interaction_has_an_effect_class_and_a_subject() {
     let dir = tempfile::tempdir().unwrap();
     let tool = tool(&dir);
     for (input, subject) in [

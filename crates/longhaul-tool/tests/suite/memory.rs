@@ -7,42 +7,36 @@ use serde_json::{Value, json};
 use longhaul_core::id::{CallId, Epoch, ResourceKey, RunId, ThreadKey};
 use longhaul_core::message::Part;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::shelves::Shelves as _;
+use longhaul_core::port::records::RecordStore as _;
 use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure};
 use longhaul_core::time::Millis;
 use longhaul_testkit::clock::SimClock;
 use longhaul_testkit::mem_store::MemStore;
 use longhaul_tool::Memory;
 
-struct World {
+struct Fixture {
     store: MemStore,
     clock: SimClock,
     tools: Vec<Arc<dyn Tool>>,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let clock = SimClock::new();
         let store = MemStore::new(clock.clone());
         let tools = Memory::new(Arc::new(store.clone())).tools().unwrap();
-        Self {
-            store,
-            clock,
-            tools,
-        }
+        Self { store, clock, tools }
     }
 
     fn tool(&self, name: &str) -> &dyn Tool {
         let mut tools = self.tools.iter();
-        &**tools
-            .find(|tool| tool.card().name.as_str() == name)
-            .unwrap()
+        &**tools.find(|tool| tool.spec().name.as_str() == name).unwrap()
     }
 
     async fn call(&self, name: &str, input: Value, around: &ToolContext) -> Result<String, String> {
         self.clock.advance(Millis(1_000));
         let output = self.tool(name).call(input, around).await;
-        let output = output.map_err(ToolFailure::into_words)?;
+        let output = output.map_err(ToolFailure::into_message)?;
         match output.content.as_slice() {
             [Part::Text(text)] => Ok(text.to_string()),
             other => panic!("one text, not {other:?}"),
@@ -51,41 +45,36 @@ impl World {
 
     async fn remember(&self, index: u16, text: &str, tags: &[&str]) -> String {
         let input = json!({ "text": text, "tags": tags });
-        let told = self.call("remember", input, &ada(index)).await;
+        let told = self.call("remember", input, &ada_context(index)).await;
         told.unwrap()
     }
 
     async fn recall(&self, input: Value) -> String {
-        self.call("recall", input, &ada(99)).await.unwrap()
+        self.call("recall", input, &ada_context(99)).await.unwrap()
     }
 }
 
-fn around(index: u16) -> ToolContext {
+fn tool_context(index: u16) -> ToolContext {
     let call = CallId { turn: 1, index };
     ToolContext::new(RunId::from_bits(1), call, Epoch(1))
 }
 
-fn ada(index: u16) -> ToolContext {
-    ToolContext {
-        resource: Some(ResourceKey::new("ada").unwrap()),
-        ..around(index)
-    }
+fn ada_context(index: u16) -> ToolContext {
+    ToolContext { resource: Some(ResourceKey::new("ada").unwrap()), ..tool_context(index) }
 }
 
 #[tokio::test]
 async fn a_note_of_one_run_is_found_by_another() {
-    let world = World::new();
-    let told = world
-        .remember(1, "Likes green tea.\nNo sugar.", &["taste"])
-        .await;
+    let world = Fixture::new();
+    let told = world.remember(1, "Likes green tea.\nNo sugar.", &["taste"]).await;
     assert!(told.starts_with("Noted as note_"), "{told}");
     assert!(told.ends_with(", about ada."), "{told}");
     world.remember(2, "Ships on Fridays", &[]).await;
-    insta_like(
+    assert_text(
         &world.recall(json!({ "query": "tea?" })).await,
         "Notes about ada, the best match first:\n\n1. DAY [taste]\n   Likes green tea.\n   No sugar.\n",
     );
-    insta_like(
+    assert_text(
         &world.recall(json!({ "query": "", "limit": 1 })).await,
         "Notes about ada, the newest first:\n\n1. DAY\n   Ships on Fridays\n",
     );
@@ -94,84 +83,67 @@ async fn a_note_of_one_run_is_found_by_another() {
 }
 
 /// The same text but for the day of a clock that nobody reads.
-fn insta_like(told: &str, expected: &str) {
+fn assert_text(told: &str, expected: &str) {
     let day = told.split("1. ").nth(1).and_then(|rest| rest.get(..10));
     assert_eq!(told.replace(day.unwrap_or("?"), "DAY"), expected);
 }
 
 #[tokio::test]
-async fn a_call_that_is_repeated_keeps_one_note() {
-    let world = World::new();
+async fn a_repeated_call_adds_one_note() {
+    let world = Fixture::new();
     let first = world.remember(1, "Likes tea", &[]).await;
     let again = world.remember(1, "Likes tea", &[]).await;
     assert_eq!(first, again);
     world.remember(2, "Likes tea", &[]).await;
     let ada = ResourceKey::new("ada").unwrap();
-    let notes = world.store.notes(&ada, None, 9).await.unwrap();
+    let notes = world.store.list_notes(&ada, None, 9).await.unwrap();
     assert_eq!(notes.len(), 2, "another call is another note");
     assert_eq!(notes[0].run, Some(RunId::from_bits(1)));
-    assert_eq!(
-        world.tool("remember").class(&Value::Null),
-        EffectClass::Keyed
-    );
+    assert_eq!(world.tool("remember").class(&Value::Null), EffectClass::Keyed);
     assert_eq!(world.tool("recall").class(&Value::Null), EffectClass::Pure);
 }
 
 #[tokio::test]
-async fn a_thread_is_a_resource_of_its_own_and_without_either_there_is_none() {
-    let world = World::new();
-    let in_thread = ToolContext {
-        thread: Some(ThreadKey::new("chat-7").unwrap()),
-        ..around(1)
-    };
-    let told = world
-        .call("remember", json!({ "text": "Likes tea" }), &in_thread)
-        .await;
+async fn notes_belong_to_the_resource_or_the_thread_or_are_rejected() {
+    let world = Fixture::new();
+    let in_thread =
+        ToolContext { thread: Some(ThreadKey::new("chat-7").unwrap()), ..tool_context(1) };
+    let told = world.call("remember", json!({ "text": "Likes tea" }), &in_thread).await;
     assert!(told.unwrap().ends_with("about chat-7."));
     assert_eq!(
         world.recall(json!({ "query": "tea" })).await,
         "No note about ada has any of these words. Try others, or an empty query for the newest \
          notes."
     );
-    for (name, input) in [
-        ("remember", json!({ "text": "x" })),
-        ("recall", json!({ "query": "x" })),
-    ] {
-        let refused = world.call(name, input, &around(2)).await.unwrap_err();
+    for (name, input) in [("remember", json!({ "text": "x" })), ("recall", json!({ "query": "x" }))]
+    {
+        let refused = world.call(name, input, &tool_context(2)).await.unwrap_err();
         assert!(refused.contains("--resource NAME or --thread NAME"));
     }
 }
 
 #[tokio::test]
-async fn what_is_too_much_is_refused_in_words() {
-    let world = World::new();
+async fn too_long_notes_are_rejected_with_a_message() {
+    let world = Fixture::new();
     let check = async |input: Value, words: &str| {
-        let refused = world.call("remember", input, &ada(1)).await.unwrap_err();
+        let refused = world.call("remember", input, &ada_context(1)).await.unwrap_err();
         assert!(refused.contains(words), "{refused}");
     };
     check(json!({ "text": "  " }), "a note has some text").await;
     check(json!({ "text": "x".repeat(16_385) }), "16384 bytes at most").await;
-    check(
-        json!({ "text": "x", "tags": vec!["t"; 33] }),
-        "32 tags at most",
-    )
-    .await;
+    check(json!({ "text": "x", "tags": vec!["t"; 33] }), "32 tags at most").await;
     check(json!({ "text": 7 }), "can't read its input").await;
-    let bad = world
-        .call("recall", json!({ "query": null }), &ada(1))
-        .await;
+    let bad = world.call("recall", json!({ "query": null }), &ada_context(1)).await;
     assert!(bad.is_err());
 }
 
 #[tokio::test]
-async fn what_is_shown_is_bounded() {
-    let world = World::new();
+async fn recalled_notes_are_limited() {
+    let world = Fixture::new();
     for index in 1..=8 {
         world.remember(index, &"tea ".repeat(4_000), &[]).await;
     }
-    let told = world
-        .recall(json!({ "query": "tea", "limit": 5_000 }))
-        .await;
+    let told = world.recall(json!({ "query": "tea", "limit": 5_000 })).await;
     assert!(told.len() < 40_000, "{}", told.len());
     assert!(told.ends_with("6 more are not shown: ask for fewer at once."));
 }

@@ -10,56 +10,51 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use longhaul_core::event::tool::Finding;
+use longhaul_core::event::tool::VerifyOutcome;
 use longhaul_core::id::{CallId, Epoch, RunId};
 use longhaul_core::message::Part;
-use longhaul_core::policy::effect::{EffectClass, InDoubt};
+use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::port::tool::{Tool, ToolContext};
 use longhaul_core::raw::{Hash, RawJson};
 use longhaul_core::time::Clock;
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::message::{Messages, SendMessage};
+use longhaul_tool::message::{MessageConfig, SendMessage};
 
-use crate::suite::kit::{Server, reply, way_out};
+use crate::suite::harness::{Server, http_response, shared_client};
 
-struct World {
+struct Fixture {
     dir: TempDir,
     clock: SimClock,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
-        Self {
-            dir: tempfile::tempdir().unwrap(),
-            clock: SimClock::new(),
-        }
+        Self { dir: tempfile::tempdir().unwrap(), clock: SimClock::new() }
     }
 
     fn tool(&self, deliver: &str) -> SendMessage {
-        let messages = Messages {
-            deliver: deliver.parse().unwrap(),
-            record: ".longhaul/deliveries.jsonl".into(),
+        let messages = MessageConfig {
+            target: deliver.parse().unwrap(),
+            log: ".longhaul/deliveries.jsonl".into(),
             root: self.dir.path().into(),
             allow_private: false,
         };
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
-        SendMessage::new(messages, clock, way_out()).unwrap()
+        SendMessage::new(messages, clock, shared_client()).unwrap()
     }
 
     fn path(&self, below: &str) -> PathBuf {
         self.dir.path().join(below)
     }
 
-    fn lines(&self, below: &str) -> Vec<Value> {
+    fn json_lines(&self, below: &str) -> Vec<Value> {
         let text = fs::read_to_string(self.path(below)).unwrap_or_default();
         let lines = text.lines();
-        lines
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    fn record(&self) -> Vec<Value> {
-        let mut lines = self.lines(".longhaul/deliveries.jsonl");
+    fn delivery_log(&self) -> Vec<Value> {
+        let mut lines = self.json_lines(".longhaul/deliveries.jsonl");
         lines.retain(|line| line["kind"] != "host");
         lines
     }
@@ -75,10 +70,10 @@ impl World {
     }
 }
 
-fn around(index: u16, epoch: u64) -> ToolContext {
+fn tool_context(index: u16, epoch: u64) -> ToolContext {
     let call = CallId { turn: 1, index };
     let mut around = ToolContext::new(RunId::from_bits(7), call, Epoch(epoch));
-    let recipient = RawJson::of(&"ann@example.com");
+    let recipient = RawJson::from_serialize(&"ann@example.com");
     around.context.insert("recipient".into(), recipient);
     around
 }
@@ -95,89 +90,76 @@ async fn send(tool: &SendMessage, around: &ToolContext) -> Result<String, String
 
 async fn verify(tool: &SendMessage, around: &ToolContext) -> &'static str {
     match tool.verify(json!({ "text": "Hello ü" }), around).await {
-        Finding::Happened(_) => "happened",
-        Finding::NotHappened => "not happened",
-        Finding::Unknown => "unknown",
+        VerifyOutcome::Happened(_) => "happened",
+        VerifyOutcome::NotHappened => "not happened",
+        VerifyOutcome::Unknown => "unknown",
     }
 }
 
-fn kinds(lines: &[Value]) -> Vec<&str> {
-    lines
-        .iter()
-        .map(|line| line["kind"].as_str().unwrap())
-        .collect()
+fn line_kinds(lines: &[Value]) -> Vec<&str> {
+    lines.iter().map(|line| line["kind"].as_str().unwrap()).collect()
 }
 
 #[tokio::test]
-async fn a_message_goes_to_the_outbox_and_into_the_record() {
-    let world = World::new();
+async fn a_message_is_written_to_the_outbox_and_the_delivery_log() {
+    let world = Fixture::new();
     let tool = world.tool("file:out/box.jsonl");
-    let around = around(1, 3);
+    let around = tool_context(1, 3);
     // Without a record nobody can say what was begun elsewhere.
     assert_eq!(verify(&tool, &around).await, "unknown");
     assert!(!world.path(".longhaul").exists());
     let said = send(&tool, &around).await.unwrap();
     assert_eq!(said, "The message was delivered.");
-    let outbox = world.lines("out/box.jsonl");
+    let outbox = world.json_lines("out/box.jsonl");
     assert_eq!(outbox.len(), 1);
     assert_eq!(outbox[0]["recipient"], "ann@example.com");
     assert_eq!(outbox[0]["text"], "Hello ü");
-    assert_eq!(outbox[0]["key"], around.key);
-    let record = world.record();
-    assert_eq!(kinds(&record), ["intent", "receipt"]);
-    let hash = Hash::of("Hello ü".as_bytes()).to_string();
+    assert_eq!(outbox[0]["key"], around.idempotency_key);
+    let record = world.delivery_log();
+    assert_eq!(line_kinds(&record), ["intent", "receipt"]);
+    let hash = Hash::digest("Hello ü".as_bytes()).to_string();
     assert_eq!(record[0]["text_sha256"], hash);
     assert_eq!(record[0]["recipient"], "ann@example.com");
     assert_eq!(record[0]["at"], "2026-01-01T00:00:00.000000Z");
     assert!(!record[0].to_string().contains("Hello"));
-    let mode = fs::metadata(world.path("out/box.jsonl"))
-        .unwrap()
-        .permissions();
+    let mode = fs::metadata(world.path("out/box.jsonl")).unwrap().permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
 
     // Under the same key it has left already.
     assert_eq!(send(&tool, &around).await.unwrap(), said);
-    assert_eq!(world.lines("out/box.jsonl").len(), 1);
+    assert_eq!(world.json_lines("out/box.jsonl").len(), 1);
     assert_eq!(verify(&tool, &around).await, "happened");
 }
 
 #[test]
-fn class_and_subject() {
-    let world = World::new();
+fn send_message_has_an_effect_class_and_a_subject() {
+    let world = Fixture::new();
     let tool = world.tool("file:box");
     let input = json!({ "text": "x" });
     assert_eq!(tool.class(&input), EffectClass::Once);
-    assert!(tool.card().verifies);
-    assert_eq!(tool.card().in_doubt, Some(InDoubt::Ask));
-    let around = around(1, 1);
-    assert_eq!(
-        tool.subjects_in(&input, &around.context),
-        ["ann@example.com"]
-    );
-    assert!(tool.subjects_in(&input, &Default::default()).is_empty());
-    assert!(!tool.outlives());
-    assert!(world.tool("command:[\"true\"]").outlives());
+    assert!(tool.spec().can_verify);
+    assert_eq!(tool.spec().in_doubt, Some(InDoubtPolicy::Ask));
+    let around = tool_context(1, 1);
+    assert_eq!(tool.subjects_with_context(&input, &around.context), ["ann@example.com"]);
+    assert!(tool.subjects_with_context(&input, &Default::default()).is_empty());
+    assert!(!tool.may_outlive_worker());
+    assert!(world.tool("command:[\"true\"]").may_outlive_worker());
 }
 
 #[tokio::test]
-async fn without_a_recipient_or_words_nothing_is_begun() {
-    let world = World::new();
+async fn a_message_without_recipient_or_text_is_rejected() {
+    let world = Fixture::new();
     let tool = world.tool("file:box");
     for recipient in ["null", "\"\"", "\" \"", "[\"a\"]", "{}", "true"] {
-        let mut around = around(1, 1);
+        let mut around = tool_context(1, 1);
         let recipient = RawJson::parse(recipient).unwrap();
         around.context.insert("recipient".into(), recipient);
         let no = send(&tool, &around).await.unwrap_err();
         assert!(no.contains("--context recipient="), "{no}");
     }
-    let mut nobody = around(1, 1);
+    let mut nobody = tool_context(1, 1);
     nobody.context.clear();
-    assert!(
-        send(&tool, &nobody)
-            .await
-            .unwrap_err()
-            .contains("--context recipient=")
-    );
+    assert!(send(&tool, &nobody).await.unwrap_err().contains("--context recipient="));
     let long = "x".repeat(20_001);
     for (input, why) in [
         (json!({ "text": " \n" }), "says nothing"),
@@ -185,70 +167,53 @@ async fn without_a_recipient_or_words_nothing_is_begun() {
         (json!({ "text": "x", "recipient": "eve" }), "unknown field"),
         (json!({}), "missing field"),
     ] {
-        let no = tool
-            .call(input, &around(1, 1))
-            .await
-            .unwrap_err()
-            .to_string();
+        let no = tool.call(input, &tool_context(1, 1)).await.unwrap_err().to_string();
         assert!(no.contains(why), "{no}");
     }
     assert!(!world.path("box").exists() && !world.path(".longhaul").exists());
-    let mut phone = around(1, 1);
-    phone
-        .context
-        .insert("recipient".into(), RawJson::parse("49151").unwrap());
+    let mut phone = tool_context(1, 1);
+    phone.context.insert("recipient".into(), RawJson::parse("49151").unwrap());
     send(&tool, &phone).await.unwrap();
-    assert_eq!(world.lines("box")[0]["recipient"], "49151");
+    assert_eq!(world.json_lines("box")[0]["recipient"], "49151");
 }
 
 #[tokio::test]
-async fn a_program_gets_the_message_and_nothing_else() {
-    let world = World::new();
+async fn a_delivery_command_gets_only_the_message() {
+    let world = Fixture::new();
     world.script("cat > got.json; env > env.txt; echo \"$1|$2\" > words; echo queued as 7");
     let tool = world.tool("command:./send 'a b' $HOME");
-    send(&tool, &around(1, 1)).await.unwrap();
-    let got = world.lines("got.json");
+    send(&tool, &tool_context(1, 1)).await.unwrap();
+    let got = world.json_lines("got.json");
     assert_eq!(
         (&got[0]["text"], &got[0]["recipient"]),
         (&json!("Hello ü"), &json!("ann@example.com"))
     );
-    assert_eq!(
-        fs::read_to_string(world.path("words")).unwrap(),
-        "a b|$HOME\n"
-    );
+    assert_eq!(fs::read_to_string(world.path("words")).unwrap(), "a b|$HOME\n");
     let env = fs::read_to_string(world.path("env.txt")).unwrap();
     assert!(!env.contains("CARGO") && !env.contains("HOME="), "{env}");
-    assert_eq!(world.record()[1]["answer"], "queued as 7");
-    assert_eq!(verify(&tool, &around(1, 1)).await, "happened");
+    assert_eq!(world.delivery_log()[1]["answer"], "queued as 7");
+    assert_eq!(verify(&tool, &tool_context(1, 1)).await, "happened");
 
     world.script("echo no such person ann@example.com >&2; exit 4");
-    let no = send(&tool, &around(2, 1)).await.unwrap_err();
-    assert!(
-        no.contains("ended with code 4: no such person [recipient]"),
-        "{no}"
-    );
-    assert_eq!(kinds(&world.record()[2..]), ["intent", "failure"]);
-    assert_eq!(verify(&tool, &around(2, 1)).await, "not happened");
+    let no = send(&tool, &tool_context(2, 1)).await.unwrap_err();
+    assert!(no.contains("ended with code 4: no such person [recipient]"), "{no}");
+    assert_eq!(line_kinds(&world.delivery_log()[2..]), ["intent", "failure"]);
+    assert_eq!(verify(&tool, &tool_context(2, 1)).await, "not happened");
 
     world.script("kill -9 $$");
-    let no = tool.call(json!({ "text": "x" }), &around(3, 1)).await;
+    let no = tool.call(json!({ "text": "x" }), &tool_context(3, 1)).await;
     let no = no.unwrap_err();
-    assert!(no.is_unknown(), "{no}");
-    assert!(no.words().contains("may also have arrived"), "{no}");
-    assert_eq!(verify(&tool, &around(3, 1)).await, "unknown");
+    assert!(no.is_outcome_unknown(), "{no}");
+    assert!(no.message().contains("may also have arrived"), "{no}");
+    assert_eq!(verify(&tool, &tool_context(3, 1)).await, "unknown");
 
     let lost = world.tool("command:no-such-program");
-    assert!(
-        send(&lost, &around(4, 1))
-            .await
-            .unwrap_err()
-            .contains("there is no program")
-    );
-    assert_eq!(verify(&lost, &around(4, 1)).await, "not happened");
+    assert!(send(&lost, &tool_context(4, 1)).await.unwrap_err().contains("there is no program"));
+    assert_eq!(verify(&lost, &tool_context(4, 1)).await, "not happened");
 }
 
 #[tokio::test]
-async fn a_webhook_gets_the_message_under_its_key() {
+async fn a_webhook_gets_the_message_with_its_idempotency_key() {
     for (status, location, delivered, found) in [
         ("200 OK", "", true, "happened"),
         ("204 No Content", "", true, "happened"),
@@ -258,59 +223,59 @@ async fn a_webhook_gets_the_message_under_its_key() {
         ("307 Again", "http://127.0.0.1/", false, "unknown"),
     ] {
         let server = Server::new(move |asked| match asked.path.as_str() {
-            "/login" => reply("200 OK", &[], "please log in"),
-            _ if location.is_empty() => reply(status, &[], ""),
-            _ => reply(status, &[("location", location)], ""),
+            "/login" => http_response("200 OK", &[], "please log in"),
+            _ if location.is_empty() => http_response(status, &[], ""),
+            _ => http_response(status, &[("location", location)], ""),
         })
         .await;
-        let world = World::new();
+        let world = Fixture::new();
         let tool = world.tool(&format!("webhook:{}", server.url("/secret?key=hush")));
-        let around = around(1, 1);
+        let around = tool_context(1, 1);
         let said = send(&tool, &around).await;
         assert_eq!(said.is_ok(), delivered, "{status} {said:?}");
         if found == "unknown" {
             let again = tool.call(json!({ "text": "x" }), &around).await;
-            assert!(again.unwrap_err().is_unknown(), "{status}");
+            assert!(again.unwrap_err().is_outcome_unknown(), "{status}");
         }
-        assert!(!format!("{said:?} {tool:?} {:?}", world.record()).contains("hush"));
+        assert!(!format!("{said:?} {tool:?} {:?}", world.delivery_log()).contains("hush"));
         assert_eq!(verify(&tool, &around).await, found, "{status}");
-        let asked = &server.asked()[0];
+        let asked = &server.requests()[0];
         assert_eq!(asked.method, "POST");
-        assert_eq!(asked.header("idempotency-key"), Some(around.key.as_str()));
+        assert_eq!(asked.header("idempotency-key"), Some(around.idempotency_key.as_str()));
         let body: Value = serde_json::from_slice(&asked.body).unwrap();
         assert_eq!(
             (&body["text"], &body["key"]),
-            (&json!("Hello ü"), &json!(around.key))
+            (&json!("Hello ü"), &json!(around.idempotency_key))
         );
     }
-    let world = World::new();
+    let world = Fixture::new();
     let inside = world.tool("webhook:http://127.0.0.1:9/");
-    let no = send(&inside, &around(1, 1)).await.unwrap_err();
+    let no = send(&inside, &tool_context(1, 1)).await.unwrap_err();
     assert!(no.contains("may not be asked"), "{no}");
-    assert_eq!(verify(&inside, &around(1, 1)).await, "not happened");
+    assert_eq!(verify(&inside, &tool_context(1, 1)).await, "not happened");
 }
 
-fn host() -> String {
+fn host_name() -> String {
     let uname = rustix::system::uname();
     uname.nodename().to_str().unwrap().to_owned()
 }
 
 /// Lines as a crash may leave them, one for each word.
-fn left(words: &str, way: &str) -> String {
-    let key = around(1, 1).key;
-    let intent = json!({ "kind": "intent", "key": key, "epoch": 1, "way": way });
+fn crash_log(words: &str, way: &str) -> String {
+    let key = tool_context(1, 1).idempotency_key;
+    let intent = json!({ "kind": "intent", "key": key, "epoch": 1, "channel": way });
     let line = |word: &str| {
         let line = match word {
-            "here" => json!({ "kind": "host", "host": host() }),
+            "here" => json!({ "kind": "host", "host": host_name() }),
             "there" => json!({ "kind": "host", "host": "another.example" }),
             "intent" | "intent-torn" => intent.clone(),
-            "intent-elsewhere" => json!({ "kind": "intent", "key": key, "way": "another" }),
-            "intent-other" => json!({ "kind": "intent", "key": "run_x:t1.1", "way": way }),
+            "intent-elsewhere" => json!({ "kind": "intent", "key": key, "channel": "another" }),
+            "intent-other" => json!({ "kind": "intent", "key": "run_x:t1.1", "channel": way }),
             "receipt" | "receipt-torn" => json!({ "kind": "receipt", "key": key }),
-            "sure" => json!({ "kind": "failure", "key": key, "sure": true }),
-            "unsure" => json!({ "kind": "failure", "key": key, "sure": false }),
-            "parcel" | "parcel-torn" => json!({ "key": key, "text": "x" }),
-            "parcel-other" => json!({ "key": "run_x:t1.1", "text": key }),
+            "sure" => json!({ "kind": "failure", "key": key, "certain": true }),
+            "unsure" => json!({ "kind": "failure", "key": key, "certain": false }),
+            "envelope" | "envelope-torn" => json!({ "key": key, "text": "x" }),
+            "envelope-other" => json!({ "key": "run_x:t1.1", "text": key }),
             "list" => json!([key]),
             other => panic!("{other}"),
         };
@@ -324,7 +289,7 @@ fn left(words: &str, way: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_a_crash_leaves_is_judged_by_what_is_written() {
+async fn verify_after_a_crash_follows_the_delivery_log() {
     let (file, command, webhook) = ("file:box", "command:true", "webhook:https://a.example/");
     for (deliver, record, outbox, found) in [
         (file, "here", "", "not happened"),
@@ -337,12 +302,12 @@ async fn what_a_crash_leaves_is_judged_by_what_is_written() {
         (file, "there intent receipt", "", "happened"),
         (file, "intent receipt", "", "happened"),
         (file, "intent", "", "not happened"),
-        (file, "intent", "parcel", "happened"),
-        (file, "intent", "parcel-torn", "not happened"),
-        (file, "intent", "parcel-other", "not happened"),
-        (file, "intent receipt-torn", "parcel", "happened"),
+        (file, "intent", "envelope", "happened"),
+        (file, "intent", "envelope-torn", "not happened"),
+        (file, "intent", "envelope-other", "not happened"),
+        (file, "intent receipt-torn", "envelope", "happened"),
         (file, "intent receipt-torn", "", "not happened"),
-        (file, "list intent unsure", "list parcel", "happened"),
+        (file, "list intent unsure", "list envelope", "happened"),
         (file, "list intent unsure", "", "not happened"),
         (file, "intent-elsewhere", "", "unknown"),
         (command, "intent", "", "unknown"),
@@ -352,141 +317,128 @@ async fn what_a_crash_leaves_is_judged_by_what_is_written() {
         (webhook, "intent receipt-torn", "", "unknown"),
         (webhook, "receipt sure intent", "", "happened"),
     ] {
-        let world = World::new();
+        let world = Fixture::new();
         let way = deliver.split(':').next().unwrap();
-        world.write(".longhaul/deliveries.jsonl", &left(record, way));
-        world.write("box", &left(outbox, way));
+        world.write(".longhaul/deliveries.jsonl", &crash_log(record, way));
+        world.write("box", &crash_log(outbox, way));
         let tool = world.tool(deliver);
         // The same answer when it is asked again.
         for _ in 0..2 {
-            let said = verify(&tool, &around(1, 2)).await;
+            let said = verify(&tool, &tool_context(1, 2)).await;
             assert_eq!(said, found, "{deliver}: {record}, {outbox}");
         }
     }
 }
 
 #[tokio::test]
-async fn after_a_torn_line_the_record_goes_on() {
-    let world = World::new();
+async fn the_delivery_log_continues_after_a_torn_line() {
+    let world = Fixture::new();
     world.write(".longhaul/deliveries.jsonl", "{\"kind\":\"int");
     world.write("box", "{\"key\":\"ru");
     let tool = world.tool("file:box");
-    send(&tool, &around(1, 1)).await.unwrap();
-    assert_eq!(verify(&tool, &around(1, 1)).await, "happened");
+    send(&tool, &tool_context(1, 1)).await.unwrap();
+    assert_eq!(verify(&tool, &tool_context(1, 1)).await, "happened");
     let record = fs::read_to_string(world.path(".longhaul/deliveries.jsonl")).unwrap();
     assert_eq!(record.lines().count(), 3);
     assert!(record.ends_with('\n') && record.starts_with("{\"kind\":\"int\n{"));
-    assert_eq!(
-        fs::read_to_string(world.path("box"))
-            .unwrap()
-            .lines()
-            .count(),
-        2
-    );
+    assert_eq!(fs::read_to_string(world.path("box")).unwrap().lines().count(), 2);
 }
 
 #[tokio::test]
-async fn a_worker_that_dies_in_the_middle_leaves_doubt() {
-    let world = World::new();
+async fn a_worker_that_dies_during_delivery_leaves_the_call_in_doubt() {
+    let world = Fixture::new();
     world.script("cat > got; mkfifo begun; read _ < begun");
     let tool = world.tool("command:./send");
-    let around = around(1, 1);
+    let around = tool_context(1, 1);
     let mut call = Box::pin(send(&tool, &around));
     while !world.path("begun").exists() {
         assert!((&mut call).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
     drop(call);
-    assert_eq!(kinds(&world.record()), ["intent"]);
+    assert_eq!(line_kinds(&world.delivery_log()), ["intent"]);
     assert_eq!(verify(&tool, &around).await, "unknown");
 }
 
 #[tokio::test]
-async fn a_late_driver_sends_nothing_after_a_newer_one() {
-    let world = World::new();
+async fn a_stale_driver_sends_nothing_after_a_newer_one() {
+    let world = Fixture::new();
     let tool = world.tool("file:box");
-    let key = around(1, 1).key;
-    let line = json!({ "kind": "intent", "key": key, "epoch": 5, "way": "file" });
+    let key = tool_context(1, 1).idempotency_key;
+    let line = json!({ "kind": "intent", "key": key, "epoch": 5, "channel": "file" });
     world.write(".longhaul/deliveries.jsonl", &format!("{line}\n"));
-    let no = send(&tool, &around(1, 4)).await.unwrap_err();
+    let no = send(&tool, &tool_context(1, 4)).await.unwrap_err();
     assert!(no.contains("another worker"), "{no}");
     assert!(!world.path("box").exists());
-    send(&tool, &around(1, 6)).await.unwrap();
-    assert_eq!(world.lines("box").len(), 1);
+    send(&tool, &tool_context(1, 6)).await.unwrap();
+    assert_eq!(world.json_lines("box").len(), 1);
 }
 
 #[tokio::test]
-async fn what_stands_in_the_outbox_is_not_put_there_again() {
-    let world = World::new();
-    world.write(".longhaul/deliveries.jsonl", &left("here intent", "file"));
-    world.write("box", &left("parcel", "file"));
-    send(&world.tool("file:box"), &around(1, 2)).await.unwrap();
-    assert_eq!(world.lines("box").len(), 1);
-    assert_eq!(kinds(&world.record()), ["intent", "intent", "receipt"]);
+async fn a_message_in_the_outbox_is_not_added_again() {
+    let world = Fixture::new();
+    world.write(".longhaul/deliveries.jsonl", &crash_log("here intent", "file"));
+    world.write("box", &crash_log("envelope", "file"));
+    send(&world.tool("file:box"), &tool_context(1, 2)).await.unwrap();
+    assert_eq!(world.json_lines("box").len(), 1);
+    assert_eq!(line_kinds(&world.delivery_log()), ["intent", "intent", "receipt"]);
 }
 
 #[tokio::test]
-async fn a_driver_that_is_overtaken_before_the_outbox_opens_puts_nothing() {
-    let world = World::new();
+async fn a_stale_driver_adds_nothing_to_the_outbox() {
+    let world = Fixture::new();
     let outbox = world.path("box");
     fs::write(&outbox, "").unwrap();
     let held = fs::File::open(&outbox).unwrap();
     held.lock().unwrap();
-    let (tool, late) = (world.tool("file:box"), around(1, 1));
+    let (tool, late) = (world.tool("file:box"), tool_context(1, 1));
     let mut call = Box::pin(send(&tool, &late));
-    while world.record().is_empty() {
+    while world.delivery_log().is_empty() {
         assert!((&mut call).now_or_never().is_none());
         tokio::task::yield_now().await;
     }
-    let newer = json!({ "kind": "intent", "key": late.key, "epoch": 2, "way": "file" });
+    let newer =
+        json!({ "kind": "intent", "key": late.idempotency_key, "epoch": 2, "channel": "file" });
     let record = world.path(".longhaul/deliveries.jsonl");
     let known = fs::read_to_string(&record).unwrap();
     fs::write(&record, format!("{known}{newer}\n")).unwrap();
     held.unlock().unwrap();
     let no = call.await.unwrap_err();
     assert!(no.contains("another worker"), "{no}");
-    assert_eq!(world.lines("box").len(), 0);
+    assert_eq!(world.json_lines("box").len(), 0);
     // What it knows of its own try says nothing of the newer one.
-    world.write("box", &left("parcel", "file"));
-    assert_eq!(verify(&tool, &around(1, 2)).await, "happened");
+    world.write("box", &crash_log("envelope", "file"));
+    assert_eq!(verify(&tool, &tool_context(1, 2)).await, "happened");
 }
 
 #[tokio::test]
-async fn many_writers_leave_whole_lines() {
-    let world = World::new();
+async fn concurrent_writers_leave_complete_lines() {
+    let world = Fixture::new();
     let tools = [world.tool("file:box"), world.tool("file:box")];
-    let arounds: Vec<ToolContext> = (0..20).map(|index| around(index, 1)).collect();
-    let calls = arounds
-        .iter()
-        .enumerate()
-        .map(|(n, around)| send(&tools[n % 2], around));
+    let arounds: Vec<ToolContext> = (0..20).map(|index| tool_context(index, 1)).collect();
+    let calls = arounds.iter().enumerate().map(|(n, around)| send(&tools[n % 2], around));
     for said in futures_util::future::join_all(calls).await {
         said.unwrap();
     }
-    assert_eq!(world.lines("box").len(), 20);
-    assert_eq!(world.record().len(), 40);
+    assert_eq!(world.json_lines("box").len(), 20);
+    assert_eq!(world.delivery_log().len(), 40);
 }
 
 #[tokio::test]
-async fn links_and_folders_are_no_outbox() {
-    let world = World::new();
+async fn symlinks_and_folders_are_rejected_as_outbox() {
+    let world = Fixture::new();
     world.write("outside", "");
     symlink(world.path("outside"), world.path("link")).unwrap();
     fs::create_dir(world.path("folder")).unwrap();
     for deliver in ["file:link", "file:folder"] {
-        let no = send(&world.tool(deliver), &around(1, 1)).await.unwrap_err();
-        assert!(
-            no.starts_with("The message was not delivered: the outbox"),
-            "{no}"
-        );
+        let no = send(&world.tool(deliver), &tool_context(1, 1)).await.unwrap_err();
+        assert!(no.starts_with("The message was not delivered: the outbox"), "{no}");
     }
     assert_eq!(fs::read_to_string(world.path("outside")).unwrap(), "");
     // Without a record nothing leaves.
-    let world = World::new();
+    let world = Fixture::new();
     world.write(".longhaul", "a file where a folder should be");
-    let no = send(&world.tool("file:box"), &around(1, 1))
-        .await
-        .unwrap_err();
+    let no = send(&world.tool("file:box"), &tool_context(1, 1)).await.unwrap_err();
     assert!(no.contains("the record of deliveries"), "{no}");
     assert!(!world.path("box").exists());
 }

@@ -6,12 +6,16 @@ use std::sync::Arc;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 
-use longhaul_core::port::outbound::{Outbound as _, OutboundError, Reach, Request, Response};
+use longhaul_core::port::outbound::{
+    NetworkScope, Outbound as _, OutboundError, Request, Response,
+};
 use longhaul_core::time::{Clock, Millis};
 use longhaul_testkit::clock::SimClock;
-use longhaul_tool::outbound::{Doors, Guarded};
+use longhaul_tool::outbound::{Allowlist, GuardedClient};
 
-use crate::suite::kit::{Book, Server, guarded, hear, reply, way_out};
+use crate::suite::harness::{
+    FakeResolver, Server, guarded_client, http_response, read_request, shared_client,
+};
 
 fn request(method: &str, url: &str) -> Request {
     Request {
@@ -21,16 +25,16 @@ fn request(method: &str, url: &str) -> Request {
         body: Vec::new(),
         timeout: Millis::from_secs(30),
         bytes_max: 1_000_000,
-        reach: Reach::Public,
+        network_scope: NetworkScope::Public,
     }
 }
 
-async fn get(guarded: &Guarded, url: &str) -> Result<Response, OutboundError> {
+async fn get(guarded: &GuardedClient, url: &str) -> Result<Response, OutboundError> {
     guarded.send(request("GET", url)).await
 }
 
-fn doors(allow: &[&str]) -> Doors {
-    Doors::new(allow.iter().copied(), false).unwrap()
+fn allowlist(allow: &[&str]) -> Allowlist {
+    Allowlist::new(allow.iter().copied(), false).unwrap()
 }
 
 fn clock() -> Arc<dyn Clock> {
@@ -38,8 +42,8 @@ fn clock() -> Arc<dyn Clock> {
 }
 
 #[tokio::test]
-async fn what_lies_inside_is_not_asked_however_it_is_spelled() {
-    let guarded = Guarded::new(Doors::default(), clock());
+async fn private_addresses_are_not_requested_in_any_notation() {
+    let guarded = GuardedClient::new(Allowlist::default(), clock());
     for url in [
         "http://127.0.0.1/",
         "http://127.1/",
@@ -82,27 +86,21 @@ async fn what_lies_inside_is_not_asked_however_it_is_spelled() {
         "",
     ] {
         let no = get(&guarded, url).await;
-        assert!(
-            matches!(no, Err(OutboundError::Forbidden { .. })),
-            "{url}: {no:?}"
-        );
+        assert!(matches!(no, Err(OutboundError::Forbidden { .. })), "{url}: {no:?}");
         assert!(!no.unwrap_err().to_string().contains("pw"), "{url}");
     }
 }
 
 #[tokio::test]
-async fn a_name_that_leads_inside_is_not_followed_there() {
-    let server = Server::saying(reply("200 OK", &[], "inside")).await;
-    let book = Book::new(&[
+async fn a_name_that_resolves_to_a_private_address_is_not_requested() {
+    let server = Server::answering(http_response("200 OK", &[], "inside")).await;
+    let book = FakeResolver::new(&[
         ("a.example", &["127.0.0.1"]),
-        (
-            "b.example",
-            &["10.0.0.1", "::1", "169.254.169.254", "::ffff:127.0.0.1"],
-        ),
+        ("b.example", &["10.0.0.1", "::1", "169.254.169.254", "::ffff:127.0.0.1"]),
         ("none.example", &[]),
     ]);
     let open = format!("*:{}", server.port);
-    let guarded = Guarded::with_names(doors(&[&open]), clock(), book.clone());
+    let guarded = GuardedClient::with_resolver(allowlist(&[&open]), clock(), book.clone());
     for name in ["a.example", "b.example"] {
         let no = get(&guarded, &format!("http://{name}:{}/x", server.port)).await;
         assert!(matches!(no, Err(OutboundError::Forbidden { .. })), "{no:?}");
@@ -111,87 +109,75 @@ async fn a_name_that_leads_inside_is_not_followed_there() {
         let no = get(&guarded, &format!("http://{name}/")).await;
         assert!(matches!(no, Err(OutboundError::Failed { .. })), "{no:?}");
     }
-    assert_eq!(server.asked().len(), 0);
+    assert_eq!(server.requests().len(), 0);
     // Who asked once had one answer, and no second that could differ from it.
-    assert_eq!(book.looks(), 4);
+    assert_eq!(book.lookups(), 4);
 }
 
 #[tokio::test]
-async fn doors_and_reach_open_what_is_inside() {
-    let server = Server::saying(reply("200 OK", &[("x-a", "b")], "inside")).await;
-    let book = Book::new(&[("a.example", &["169.254.1.1", "127.0.0.1"])]);
+async fn allow_rules_and_private_reach_open_private_addresses() {
+    let server = Server::answering(http_response("200 OK", &[("x-a", "b")], "inside")).await;
+    let book = FakeResolver::new(&[("a.example", &["169.254.1.1", "127.0.0.1"])]);
     let port = server.port;
     let named = format!("http://a.example:{port}/");
     let literal = format!("http://127.0.0.1:{port}/");
     let open = [format!("a.example:{port}"), format!("127.0.0.1:{port}")];
     let open: Vec<&str> = open.iter().map(String::as_str).collect();
-    let wide = Guarded::with_names(doors(&open), clock(), book.clone());
+    let wide = GuardedClient::with_resolver(allowlist(&open), clock(), book.clone());
     for url in [&named, &literal] {
         let said = get(&wide, url).await.unwrap();
         assert_eq!((said.status, said.body.as_slice()), (200, &b"inside"[..]));
         assert!(said.headers.contains(&("x-a".into(), "b".into())));
     }
-    assert_eq!(book.looks(), 1);
-    let all = Doors::new([], true).unwrap();
-    let all = Guarded::with_names(all, clock(), book.clone());
+    assert_eq!(book.lookups(), 1);
+    let all = Allowlist::new([], true).unwrap();
+    let all = GuardedClient::with_resolver(all, clock(), book.clone());
     assert!(get(&all, &named).await.is_ok());
     let no = get(&all, "http://169.254.169.254/").await;
     assert!(matches!(no, Err(OutboundError::Forbidden { .. })), "{no:?}");
 
-    let shut = Guarded::with_names(Doors::default(), clock(), book);
+    let shut = GuardedClient::with_resolver(Allowlist::default(), clock(), book);
     for url in [&named, &literal] {
         assert!(get(&shut, url).await.is_err());
         let mut near = request("GET", url);
-        near.reach = Reach::Private;
+        near.network_scope = NetworkScope::Private;
         assert_eq!(shut.send(near).await.unwrap().status, 200);
     }
-    assert_eq!(server.asked().len(), 5);
+    assert_eq!(server.requests().len(), 5);
 }
 
 #[tokio::test]
-async fn redirects_are_followed_to_a_bound_and_each_is_checked() {
+async fn redirects_are_limited_and_each_is_checked() {
     let server = Server::new(|asked| {
         let to = match asked.path.as_str() {
             "/inside" => "http://127.0.0.1/".to_owned(),
             "/name" => "http://inside.example/".to_owned(),
             "/meta" => "http://169.254.169.254/latest".to_owned(),
             "/file" => "file:///etc/passwd".to_owned(),
-            "/0" => return reply("200 OK", &[], "here"),
-            "/bare" => return reply("302 Found", &[], "no word where"),
+            "/0" => return http_response("200 OK", &[], "here"),
+            "/bare" => return http_response("302 Found", &[], "no word where"),
             path => format!("/{}", path[1..].parse::<u32>().unwrap() - 1),
         };
-        reply("302 Found", &[("location", &to)], "")
+        http_response("302 Found", &[("location", &to)], "")
     })
     .await;
-    let guarded = way_out();
-    assert_eq!(
-        get(&guarded, &server.url("/5")).await.unwrap().body,
-        b"here"
-    );
-    assert_eq!(
-        get(&guarded, &server.url("/bare")).await.unwrap().status,
-        302
-    );
-    let no = get(&guarded, &server.url("/6"))
-        .await
-        .unwrap_err()
-        .to_string();
+    let guarded = shared_client();
+    assert_eq!(get(&guarded, &server.url("/5")).await.unwrap().body, b"here");
+    assert_eq!(get(&guarded, &server.url("/bare")).await.unwrap().status, 302);
+    let no = get(&guarded, &server.url("/6")).await.unwrap_err().to_string();
     assert!(no.contains("more than 5 times"), "{no}");
     for path in ["/inside", "/name", "/meta", "/file"] {
         let no = get(&guarded, &server.url(path)).await;
-        assert!(
-            matches!(no, Err(OutboundError::Forbidden { .. })),
-            "{path}: {no:?}"
-        );
+        assert!(matches!(no, Err(OutboundError::Forbidden { .. })), "{path}: {no:?}");
     }
 }
 
 #[tokio::test]
-async fn what_was_given_for_one_server_is_not_told_to_another() {
-    let far = Server::saying(reply("200 OK", &[], "far")).await;
+async fn headers_for_one_server_are_not_sent_to_another() {
+    let far = Server::answering(http_response("200 OK", &[], "far")).await;
     let to = far.url("/landed");
-    let near = Server::saying(reply("302 Found", &[("location", &to)], "")).await;
-    let guarded = way_out();
+    let near = Server::answering(http_response("302 Found", &[("location", &to)], "")).await;
+    let guarded = shared_client();
     let mut post = request("POST", &near.url("/"));
     post.headers = vec![
         ("Authorization".into(), "Bearer hush".into()),
@@ -200,11 +186,8 @@ async fn what_was_given_for_one_server_is_not_told_to_another() {
     ];
     post.body = b"words".to_vec();
     assert_eq!(guarded.send(post).await.unwrap().body, b"far");
-    let (first, second) = (&near.asked()[0], &far.asked()[0]);
-    assert_eq!(
-        (first.method.as_str(), first.body.as_slice()),
-        ("POST", &b"words"[..])
-    );
+    let (first, second) = (&near.requests()[0], &far.requests()[0]);
+    assert_eq!((first.method.as_str(), first.body.as_slice()), ("POST", &b"words"[..]));
     assert_eq!(first.header("x-key"), Some("hush"));
     assert_eq!(first.header("accept-encoding"), Some("identity"));
     assert_eq!((second.method.as_str(), second.body.len()), ("GET", 0));
@@ -213,64 +196,47 @@ async fn what_was_given_for_one_server_is_not_told_to_another() {
 }
 
 #[tokio::test]
-async fn answers_are_bounded() {
+async fn responses_are_limited() {
     let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
     let chunked = format!("{chunked}{}0\r\n\r\n", "5\r\nabcde\r\n".repeat(3));
     let gzip = [("content-encoding", "gzip")];
     let plain = [("content-encoding", "identity")];
     for (answer, bytes_max, why) in [
-        (reply("200 OK", &[], "x".repeat(10)), 10, ""),
-        (
-            reply("200 OK", &[], "x".repeat(11)),
-            10,
-            "longer than 10 bytes",
-        ),
+        (http_response("200 OK", &[], "x".repeat(10)), 10, ""),
+        (http_response("200 OK", &[], "x".repeat(11)), 10, "longer than 10 bytes"),
         (chunked.clone().into_bytes(), 15, ""),
         (chunked.into_bytes(), 14, "longer than 14 bytes"),
-        (reply("200 OK", &plain, "x"), 10, ""),
-        (reply("200 OK", &gzip, "x"), 10, "packed as `gzip`"),
-        (reply("304 Not Modified", &gzip, ""), 10, ""),
-        (
-            b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc".to_vec(),
-            10,
-            "did not answer",
-        ),
+        (http_response("200 OK", &plain, "x"), 10, ""),
+        (http_response("200 OK", &gzip, "x"), 10, "packed as `gzip`"),
+        (http_response("304 Not Modified", &gzip, ""), 10, ""),
+        (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc".to_vec(), 10, "did not answer"),
         (b"SSH-2.0-OpenSSH_9.6\r\n".to_vec(), 10, "did not answer"),
         (b"".to_vec(), 10, "did not answer"),
     ] {
         let shown = String::from_utf8_lossy(&answer).into_owned();
-        let server = Server::saying(answer).await;
+        let server = Server::answering(answer).await;
         let mut request = request("GET", &server.url("/hidden?key=hush"));
         request.bytes_max = bytes_max;
-        let said = way_out().send(request).await;
+        let said = shared_client().send(request).await;
         let said = said.map_or_else(|no| no.to_string(), |_| String::new());
-        assert!(
-            said.contains(why) && said.is_empty() == why.is_empty(),
-            "{shown}: {said}"
-        );
+        assert!(said.contains(why) && said.is_empty() == why.is_empty(), "{shown}: {said}");
         assert!(!said.contains("hush") && !said.contains("hidden"), "{said}");
     }
 }
 
 #[tokio::test]
-async fn a_server_that_drips_is_left_when_the_time_is_over() {
+async fn a_dripping_server_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!(
-        "http://site.example:{}/",
-        listener.local_addr().unwrap().port()
-    );
+    let url = format!("http://site.example:{}/", listener.local_addr().unwrap().port());
     let clock = SimClock::new();
-    let guarded = guarded(&clock);
+    let guarded = guarded_client(&clock);
     let mut long = request("GET", &url);
     // Whoever asks for more time than there is gets what there is.
     long.timeout = Millis::from_secs(600);
     let drip = async {
         let (mut stream, _) = listener.accept().await.unwrap();
-        hear(&mut stream).await.unwrap();
-        stream
-            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n")
-            .await
-            .unwrap();
+        read_request(&mut stream).await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n").await.unwrap();
         for _ in 0..3 {
             stream.write_all(b"x").await.unwrap();
             clock.advance(Millis::from_secs(10));
@@ -285,11 +251,11 @@ async fn a_server_that_drips_is_left_when_the_time_is_over() {
 }
 
 #[tokio::test]
-async fn nobody_at_the_other_end_is_said() {
+async fn a_refused_connection_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    let guarded = way_out();
+    let guarded = shared_client();
     let no = get(&guarded, &format!("http://site.example:{port}/?key=hush")).await;
     let no = no.unwrap_err().to_string();
     assert!(no.contains("no connection") && !no.contains("hush"), "{no}");

@@ -17,16 +17,16 @@ use longhaul_tool::Shell;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::suite::kit::is_gone;
+use crate::suite::harness::wait_until_gone;
 
-struct World {
+struct Fixture {
     dir: TempDir,
     clock: SimClock,
     shell: Shell,
-    around: ToolContext,
+    ctx: ToolContext,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let clock = SimClock::new();
@@ -34,16 +34,11 @@ impl World {
         let shell = Shell::new(dir.path(), kept, Arc::new(clock.clone())).unwrap();
         let call = CallId { turn: 1, index: 1 };
         let around = ToolContext::new(RunId::from_bits(7), call, Epoch(3));
-        Self {
-            dir,
-            clock,
-            shell,
-            around,
-        }
+        Self { dir, clock, shell, ctx: around }
     }
 
     async fn call(&self, input: Value) -> String {
-        match self.shell.call(input, &self.around).await {
+        match self.shell.call(input, &self.ctx).await {
             Ok(output) => text(&output),
             Err(failure) => failure.to_string(),
         }
@@ -56,7 +51,7 @@ impl World {
     /// Runs it until this file is written, then drops the call.
     async fn run_until(&self, command: &str, file: &str) -> String {
         let input = json!({ "command": command });
-        let mut call = self.shell.call(input, &self.around);
+        let mut call = self.shell.call(input, &self.ctx);
         let file = self.dir.path().join(file);
         loop {
             assert!(call.as_mut().now_or_never().is_none(), "it goes on");
@@ -76,33 +71,25 @@ fn text(output: &ToolOutput) -> String {
     texts.collect()
 }
 
-fn pid(text: &str) -> i32 {
+fn parse_pid(text: &str) -> i32 {
     text.trim().parse().unwrap()
 }
 
 #[tokio::test]
-async fn what_it_prints_comes_in_order_with_its_exit_code() {
-    let world = World::new();
+async fn output_is_ordered_and_has_the_exit_code() {
+    let world = Fixture::new();
     for (command, said) in [
         ("echo a; echo b >&2; echo c", "a\nb\nc\nexit 0"),
         ("printf x; exit 3", "x\nexit 3"),
         ("true", "[It printed nothing.]\nexit 0"),
-        (
-            "kill -9 $$",
-            "[It printed nothing.]\nit was ended by signal 9",
-        ),
+        ("kill -9 $$", "[It printed nothing.]\nit was ended by signal 9"),
         ("cat", "[It printed nothing.]\nexit 0"),
         ("printf 'a\\377b'", "a\u{fffd}b\nexit 0"),
-        (
-            "no-such-program 2>/dev/null",
-            "[It printed nothing.]\nexit 127",
-        ),
+        ("no-such-program 2>/dev/null", "[It printed nothing.]\nexit 127"),
     ] {
         assert_eq!(world.run(command).await, said, "{command}");
     }
-    let long = world
-        .run("head -c 11000000 /dev/zero; echo; echo end")
-        .await;
+    let long = world.run("head -c 11000000 /dev/zero; echo; echo end").await;
     assert!(long.contains(" bytes left out here]\n"), "{}", long.len());
     // With all our words it fits into what a run keeps of a result.
     assert!(long.len() < 10 * 1024 * 1024, "{}", long.len());
@@ -114,8 +101,8 @@ async fn what_it_prints_comes_in_order_with_its_exit_code() {
 }
 
 #[tokio::test]
-async fn it_begins_inside_the_workspace_and_nowhere_else() {
-    let world = World::new();
+async fn a_command_starts_inside_the_workspace() {
+    let world = Fixture::new();
     let root = world.dir.path();
     for folder in ["src/deep", ".longhaul"] {
         fs::create_dir_all(root.join(folder)).unwrap();
@@ -145,36 +132,23 @@ async fn it_begins_inside_the_workspace_and_nowhere_else() {
 }
 
 #[tokio::test]
-async fn it_sees_a_small_environment_and_no_secret() {
-    let world = World::new();
+async fn a_command_gets_a_minimal_environment_without_secrets() {
+    let world = Fixture::new();
     let said = world.run("env").await;
-    let names = said
-        .lines()
-        .filter_map(|line| Some(line.split_once('=')?.0));
+    let names = said.lines().filter_map(|line| Some(line.split_once('=')?.0));
     // What the shell itself sets is no matter.
-    let mut names: Vec<&str> = names
-        .filter(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name))
-        .collect();
+    let mut names: Vec<&str> =
+        names.filter(|name| !["PWD", "OLDPWD", "SHLVL", "_"].contains(name)).collect();
     names.sort_unstable();
-    assert_eq!(
-        names,
-        [
-            "HOME",
-            "LANG",
-            "LONGHAUL_EPOCH",
-            "LONGHAUL_RUN",
-            "PATH",
-            "TERM"
-        ]
-    );
+    assert_eq!(names, ["HOME", "LANG", "LONGHAUL_EPOCH", "LONGHAUL_RUN", "PATH", "TERM"]);
     assert!(said.contains("LONGHAUL_EPOCH=3\n"), "{said}");
     assert!(said.contains("TERM=dumb\n"), "{said}");
-    assert!(said.contains(&format!("LONGHAUL_RUN={}\n", world.around.run)));
+    assert!(said.contains(&format!("LONGHAUL_RUN={}\n", world.ctx.run)));
 }
 
 #[tokio::test]
-async fn what_is_no_command_is_refused() {
-    let world = World::new();
+async fn invalid_commands_are_rejected() {
+    let world = Fixture::new();
     for (input, why) in [
         (json!({ "command": " \n" }), "it is empty"),
         (json!({ "command": "a\0b" }), "NUL"),
@@ -187,19 +161,19 @@ async fn what_is_no_command_is_refused() {
 }
 
 #[tokio::test]
-async fn what_it_leaves_in_the_background_ends_with_it() {
-    let world = World::new();
+async fn background_processes_end_with_the_command() {
+    let world = Fixture::new();
     let said = world.run("sleep 600 & echo $!").await;
     let (first, exit) = said.split_once('\n').unwrap();
     assert_eq!(exit, "exit 0");
-    is_gone(pid(first)).await;
+    wait_until_gone(parse_pid(first)).await;
 }
 
 #[tokio::test]
-async fn who_leaves_the_group_does_not_hold_the_call_up() {
-    let world = World::new();
+async fn a_process_that_leaves_the_group_does_not_block_the_call() {
+    let world = Fixture::new();
     let input = json!({ "command": "setsid sleep 600 & echo $! > pid; sleep 0.1; echo out" });
-    let mut call = world.shell.call(input, &world.around);
+    let mut call = world.shell.call(input, &world.ctx);
     let said = loop {
         if let Some(said) = call.as_mut().now_or_never() {
             break text(&said.unwrap());
@@ -208,32 +182,29 @@ async fn who_leaves_the_group_does_not_hold_the_call_up() {
         tokio::task::yield_now().await;
     };
     assert_eq!(said, "out\nexit 0");
-    let left = pid(&fs::read_to_string(world.dir.path().join("pid")).unwrap());
+    let left = parse_pid(&fs::read_to_string(world.dir.path().join("pid")).unwrap());
     let left = rustix::process::Pid::from_raw(left).unwrap();
     rustix::process::kill_process(left, rustix::process::Signal::KILL).unwrap();
 }
 
 #[tokio::test]
-async fn dropped_it_is_killed_and_leaves_what_it_printed() {
-    let world = World::new();
+async fn a_dropped_command_is_killed_and_leaves_its_partial_output() {
+    let world = Fixture::new();
     let command =
         "trap '' TERM INT; echo half; sh -c 'echo $$ > inner; sleep 600' & echo $$ >> inner; wait";
     let command = format!("{command}; echo whole");
     let said = world.run_until(&command, "inner").await;
-    assert!(
-        Path::new(&world.dir.path().join("inner")).exists(),
-        "{said}"
-    );
-    assert_eq!(world.around.so_far.take().as_deref(), Some("half\n"));
+    assert!(Path::new(&world.dir.path().join("inner")).exists(), "{said}");
+    assert_eq!(world.ctx.partial_output.take().as_deref(), Some("half\n"));
     for line in said.lines() {
-        is_gone(pid(line)).await;
+        wait_until_gone(parse_pid(line)).await;
     }
 }
 
 #[derive(Debug, Default)]
-struct Told(Mutex<Vec<String>>);
+struct RecordedProgress(Mutex<Vec<String>>);
 
-impl Progress for Told {
+impl Progress for RecordedProgress {
     fn report(&self, percent: Option<u8>, message: &str) {
         assert_eq!(percent, None);
         self.0.lock().unwrap().push(message.to_owned());
@@ -241,12 +212,12 @@ impl Progress for Told {
 }
 
 #[tokio::test]
-async fn its_last_line_is_told_each_second() {
-    let mut world = World::new();
-    let told = Arc::new(Told::default());
-    world.around.progress = Arc::clone(&told) as Arc<dyn Progress>;
+async fn the_last_line_is_reported_as_progress_each_second() {
+    let mut world = Fixture::new();
+    let told = Arc::new(RecordedProgress::default());
+    world.ctx.progress = Arc::clone(&told) as Arc<dyn Progress>;
     let input = json!({ "command": "echo one; echo '  two '; sleep 600" });
-    let mut call = world.shell.call(input, &world.around);
+    let mut call = world.shell.call(input, &world.ctx);
     while told.0.lock().unwrap().is_empty() {
         assert!(call.as_mut().now_or_never().is_none(), "it goes on");
         world.clock.advance(Millis::from_secs(1));
@@ -262,21 +233,18 @@ async fn its_last_line_is_told_each_second() {
 }
 
 #[test]
-fn what_it_says_of_a_call() {
-    let shell = World::new().shell;
-    assert!(shell.stops_cleanly() && shell.outlives() && shell.is_unwalled());
+fn shell_calls_have_subjects_and_opacity() {
+    let shell = Fixture::new().shell;
+    assert!(shell.is_cancel_safe() && shell.may_outlive_worker() && shell.is_unsandboxed());
     let input = json!({ "command": "cargo test && rm -rf x" });
     assert_eq!(shell.class(&input), EffectClass::Once);
     assert_eq!(shell.subjects(&input), ["cargo test", "rm -rf x"]);
     assert!(!shell.is_opaque(&input));
     assert!(shell.is_opaque(&json!({ "command": "ls $(x)" })));
-    assert_eq!(shell.card().in_doubt, None);
-    for (timeout, seconds) in [
-        (Value::Null, 120),
-        (json!(7), 7),
-        (json!(0), 1),
-        (json!(999_999), 1_800),
-    ] {
+    assert_eq!(shell.spec().in_doubt, None);
+    for (timeout, seconds) in
+        [(Value::Null, 120), (json!(7), 7), (json!(0), 1), (json!(999_999), 1_800)]
+    {
         let input = json!({ "command": "x", "timeout": timeout });
         assert_eq!(shell.timeout(&input), Some(Millis::from_secs(seconds)));
     }

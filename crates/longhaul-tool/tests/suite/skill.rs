@@ -12,26 +12,23 @@ use longhaul_tool::Skills;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-struct World {
+struct Fixture {
     dir: TempDir,
     tool: Arc<dyn Tool>,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().join("work");
         fs::create_dir_all(&root).unwrap();
         fs::write(dir.path().join("secret"), "the secret").unwrap();
         let skills = Skills::new(&root, &["skills", ".claude/skills"]);
-        let tool = skills.without([root.join("skills/style/kept")]).tool();
-        Self {
-            tool: tool.unwrap(),
-            dir,
-        }
+        let tool = skills.with_protected([root.join("skills/style/kept")]).tool();
+        Self { tool: tool.unwrap(), dir }
     }
 
-    fn put(&self, below: &str, content: impl AsRef<[u8]>) {
+    fn write_file(&self, below: &str, content: impl AsRef<[u8]>) {
         let file = self.dir.path().join("work").join(below);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, content).unwrap();
@@ -58,7 +55,7 @@ impl World {
                 [Part::Text(text)] => text.to_string(),
                 other => panic!("{other:?}"),
             },
-            Err(failure) => failure.into_words(),
+            Err(failure) => failure.into_message(),
         }
     }
 
@@ -69,18 +66,18 @@ impl World {
     }
 }
 
-const STYLE: &str = "---\nname: style\ndescription: How.\n---\n\n# Style\n\nShort names.\n";
+const STYLE_SKILL: &str = "---\nname: style\ndescription: How.\n---\n\n# Style\n\nShort names.\n";
 
 #[tokio::test]
-async fn a_skill_says_what_it_says_and_what_belongs_to_it() {
-    let world = World::new();
-    world.put("skills/style/SKILL.md", STYLE);
+async fn a_skill_is_read_with_the_list_of_its_files() {
+    let world = Fixture::new();
+    world.write_file("skills/style/SKILL.md", STYLE_SKILL);
     let said = world.call(json!({ "skill": "style" })).await;
     assert_eq!(said, "# Style\n\nShort names.");
-    world.put("skills/style/references/names.md", "Names are short.");
-    world.put("skills/style/check.sh", "true");
-    world.put("skills/style/.hidden", "x");
-    world.put("skills/style/.env", "KEY=the secret");
+    world.write_file("skills/style/references/names.md", "Names are short.");
+    world.write_file("skills/style/check.sh", "true");
+    world.write_file("skills/style/.hidden", "x");
+    world.write_file("skills/style/.env", "KEY=the secret");
     let expected = "# Style\n\nShort names.\n\n[Files of this skill, to be read with `path`:]\ncheck.sh\nreferences/names.md";
     for input in [
         json!({ "skill": "style" }),
@@ -89,39 +86,33 @@ async fn a_skill_says_what_it_says_and_what_belongs_to_it() {
     ] {
         assert_eq!(world.call(input).await, expected);
     }
-    world
-        .check("style", "references/names.md", "Names are short.")
-        .await;
-    world
-        .check("style", "./references//names.md", "Names are short.")
-        .await;
+    world.check("style", "references/names.md", "Names are short.").await;
+    world.check("style", "./references//names.md", "Names are short.").await;
     assert_eq!(world.tool.class(&json!({})), EffectClass::Pure);
-    let subject = world
-        .tool
-        .subjects(&json!({ "skill": "style", "path": "a" }));
+    let subject = world.tool.subjects(&json!({ "skill": "style", "path": "a" }));
     assert_eq!(subject, ["style/a"]);
 }
 
 #[tokio::test]
 async fn the_project_s_skill_is_read_before_claude_s() {
-    let world = World::new();
-    world.put(".claude/skills/style/SKILL.md", "---\n---\nTheirs.");
+    let world = Fixture::new();
+    world.write_file(".claude/skills/style/SKILL.md", "---\n---\nTheirs.");
     world.check("style", "", "Theirs.").await;
-    world.put("skills/style/SKILL.md", STYLE);
+    world.write_file("skills/style/SKILL.md", STYLE_SKILL);
     world.check("style", "", "Short names.").await;
 }
 
 #[tokio::test]
-async fn nothing_leads_out_of_a_skill() {
-    let world = World::new();
-    world.put("skills/style/SKILL.md", STYLE);
-    world.put("skills/style/.env", "the secret");
-    world.put("skills/style/key.pem", "the secret");
-    world.put("skills/style/kept", "the secret");
-    world.put("skills/style/deep/file", "x");
-    world.put("skills/style/bytes", b"a\0b");
-    world.put("skills/style/long", "x".repeat(300_000));
-    world.put("secret.txt", "the secret");
+async fn no_path_leads_out_of_a_skill() {
+    let world = Fixture::new();
+    world.write_file("skills/style/SKILL.md", STYLE_SKILL);
+    world.write_file("skills/style/.env", "the secret");
+    world.write_file("skills/style/key.pem", "the secret");
+    world.write_file("skills/style/kept", "the secret");
+    world.write_file("skills/style/deep/file", "x");
+    world.write_file("skills/style/bytes", b"a\0b");
+    world.write_file("skills/style/long", "x".repeat(300_000));
+    world.write_file("secret.txt", "the secret");
     world.link("../../../secret", "skills/style/link");
     world.link("../..", "skills/style/up");
     world.link("style", "skills/other");
@@ -155,10 +146,10 @@ async fn nothing_leads_out_of_a_skill() {
 }
 
 #[tokio::test]
-async fn an_agent_reads_only_what_its_file_lists() {
-    let world = World::new();
-    world.put("skills/style/SKILL.md", STYLE);
-    world.put("skills/hidden/SKILL.md", "nothing but the secret");
+async fn an_agent_reads_only_its_listed_skills() {
+    let world = Fixture::new();
+    world.write_file("skills/style/SKILL.md", STYLE_SKILL);
+    world.write_file("skills/hidden/SKILL.md", "nothing but the secret");
     let check = async |skills: &[&str], input: Value, expected: &str| {
         let said = world.call_with(skills, input).await;
         assert_eq!(said, expected);
@@ -166,12 +157,7 @@ async fn an_agent_reads_only_what_its_file_lists() {
     let hidden = json!({ "skill": "hidden" });
     let why = "The skill was not read: `hidden` is no skill of yours; you have: style, tests.";
     check(&["style", "tests"], hidden.clone(), why).await;
-    check(
-        &["style", "tests"],
-        json!({ "skill": "hidden", "path": "SKILL.md" }),
-        why,
-    )
-    .await;
+    check(&["style", "tests"], json!({ "skill": "hidden", "path": "SKILL.md" }), why).await;
     let why = "The skill was not read: `hidden` is no skill of yours, and you have none.";
     check(&[], hidden, why).await;
     let style = json!({ "skill": "style" });
@@ -179,18 +165,14 @@ async fn an_agent_reads_only_what_its_file_lists() {
 }
 
 #[tokio::test]
-async fn a_long_list_is_cut_with_a_word() {
-    let world = World::new();
-    world.put("skills/many/SKILL.md", STYLE);
+async fn a_long_file_list_is_truncated_with_a_notice() {
+    let world = Fixture::new();
+    world.write_file("skills/many/SKILL.md", STYLE_SKILL);
     for number in 0..250 {
-        world.put(&format!("skills/many/{number:03}.md"), "x");
+        world.write_file(&format!("skills/many/{number:03}.md"), "x");
     }
-    world.put("skills/deep/SKILL.md", STYLE);
-    world.put("skills/deep/1/2/3/4/5/6/7/x.md", "x");
-    world
-        .check("many", "", "[There is more that is not listed.]")
-        .await;
-    world
-        .check("deep", "", "[There is more that is not listed.]")
-        .await;
+    world.write_file("skills/deep/SKILL.md", STYLE_SKILL);
+    world.write_file("skills/deep/1/2/3/4/5/6/7/x.md", "x");
+    world.check("many", "", "[There is more that is not listed.]").await;
+    world.check("deep", "", "[There is more that is not listed.]").await;
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use insta::assert_snapshot;
-use longhaul_core::event::tool::{Finding, ToolOutput};
+use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
 use longhaul_core::id::{CallId, Epoch, RunId};
-use longhaul_core::policy::effect::{EffectClass, InDoubt};
+use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
 use longhaul_core::port::tool::{ToolContext, ToolFailure};
 use longhaul_core::raw::RawJson;
 use longhaul_core::time::Millis;
@@ -31,7 +31,7 @@ struct Seat {
     row: u8,
 }
 
-fn once() -> u32 {
+fn default_times() -> u32 {
     1
 }
 
@@ -46,7 +46,7 @@ struct Call {
     /// Where they sit
     seat: Option<Seat>,
     /// How often
-    #[serde(default = "once")]
+    #[serde(default = "default_times")]
     #[schemars(range(min = 1, max = 9))]
     times: u32,
     /// Words for them
@@ -63,9 +63,9 @@ impl TypedTool for Caller {
     const DESCRIPTION: &'static str = "Calls somebody.";
     const CLASS: EffectClass = EffectClass::Keyed;
     const VERIFIES: bool = true;
-    const IN_DOUBT: Option<InDoubt> = Some(InDoubt::Tell);
+    const IN_DOUBT: Option<InDoubtPolicy> = Some(InDoubtPolicy::Tell);
     const TIMEOUT: Option<Millis> = Some(Millis::from_secs(3));
-    const STOPS_CLEANLY: bool = true;
+    const IS_CANCEL_SAFE: bool = true;
 
     fn class(&self, input: &Call) -> EffectClass {
         match input.voice {
@@ -85,64 +85,53 @@ impl TypedTool for Caller {
         let row = input.seat.map_or(0, |seat| seat.row);
         let words = input.words.unwrap_or_default().join(" ");
         let recipient = around.context.get("recipient").map(RawJson::as_str);
-        let said = format!(
-            "{} x{} row {row} {words} {recipient:?}",
-            input.name, input.times
-        );
+        let said = format!("{} x{} row {row} {words} {recipient:?}", input.name, input.times);
         Ok(ToolOutput::text(said))
     }
 
-    async fn verify(&self, input: Call, _around: &ToolContext) -> Finding {
-        Finding::Happened(ToolOutput::text(input.name))
+    async fn verify(&self, input: Call, _around: &ToolContext) -> VerifyOutcome {
+        VerifyOutcome::Happened(ToolOutput::text(input.name))
     }
 }
 
-fn around() -> ToolContext {
+fn tool_context() -> ToolContext {
     let call = CallId { turn: 1, index: 1 };
     ToolContext {
-        context: BTreeMap::from([("recipient".to_owned(), RawJson::of(&"ada"))]),
+        context: BTreeMap::from([("recipient".to_owned(), RawJson::from_serialize(&"ada"))]),
         ..ToolContext::new(RunId::from_bits(7), call, Epoch(1))
     }
 }
 
 #[test]
-fn the_schema_is_plain_and_says_what_the_comments_say() {
+fn the_schema_has_the_doc_comments_as_descriptions() {
     let tool = typed(Caller).unwrap();
-    let card = tool.card();
+    let card = tool.spec();
     assert_eq!(card.name.as_str(), "call_out");
     assert_eq!(card.timeout, Some(Millis::from_secs(3)));
-    assert_eq!(card.in_doubt, Some(InDoubt::Tell));
-    assert!(card.verifies && tool.stops_cleanly());
+    assert_eq!(card.in_doubt, Some(InDoubtPolicy::Tell));
+    assert!(card.can_verify && tool.is_cancel_safe());
     assert_snapshot!(serde_json::to_string_pretty(&card.schema).unwrap());
 }
 
 #[test]
-fn class_and_subjects_are_asked_of_the_type() {
+fn effect_class_and_subjects_come_from_the_type() {
     let tool = typed(Caller).unwrap();
     let check = |input: Value, class: EffectClass, subject: &str| {
         assert_eq!(tool.class(&input), class, "{input}");
         assert_eq!(tool.subjects(&input), [subject], "{input}");
     };
     check(json!({ "name": "Bo" }), EffectClass::Pure, "Bo");
-    check(
-        json!({ "name": "Bo", "voice": "loud" }),
-        EffectClass::Once,
-        "Bo",
-    );
-    check(
-        json!({ "name": "whole" }),
-        EffectClass::Pure,
-        r#"{"name":"whole"}"#,
-    );
+    check(json!({ "name": "Bo", "voice": "loud" }), EffectClass::Once, "Bo");
+    check(json!({ "name": "whole" }), EffectClass::Pure, r#"{"name":"whole"}"#);
     // What is no input is judged by what holds for all.
     check(json!({}), EffectClass::Keyed, "{}");
 }
 
 #[tokio::test]
-async fn a_call_gets_the_type_and_what_surrounds_it() {
+async fn a_call_gets_typed_input_and_the_context() {
     let tool = typed(Caller).unwrap();
     let call = async |input: Value| {
-        let done = tool.call(input, &around()).await;
+        let done = tool.call(input, &tool_context()).await;
         match done {
             Ok(output) => format!("{:?}", output.content),
             Err(failure) => failure.to_string(),
@@ -150,34 +139,25 @@ async fn a_call_gets_the_type_and_what_surrounds_it() {
     };
     let check = |said: String, part: &str| assert!(said.contains(part), "{said}");
     let whole = json!({ "name": "Bo", "seat": { "row": 2 }, "words": ["a", "b"], "times": 3 });
-    check(
-        call(whole).await,
-        r#"Bo x3 row 2 a b Some(\"\\\"ada\\\"\")"#,
-    );
+    check(call(whole).await, r#"Bo x3 row 2 a b Some(\"\\\"ada\\\"\")"#);
     check(call(json!({ "name": "Bo" })).await, "Bo x1 row 0");
     check(call(json!({ "name": "" })).await, "nobody has no name");
     let unread = call(json!({ "name": "Bo", "recipient": "eve" })).await;
-    check(
-        unread.clone(),
-        "can't read its input: unknown field `recipient`",
-    );
-    check(
-        unread,
-        "Call it again with a JSON object of: name, voice, seat, times, words",
-    );
-    let found = tool.verify(json!({ "name": "Bo" }), &around()).await;
-    assert_eq!(found, Finding::Happened(ToolOutput::text("Bo")));
-    let found = tool.verify(json!({}), &around()).await;
-    assert_eq!(found, Finding::Unknown);
+    check(unread.clone(), "can't read its input: unknown field `recipient`");
+    check(unread, "Call it again with a JSON object of: name, voice, seat, times, words");
+    let found = tool.verify(json!({ "name": "Bo" }), &tool_context()).await;
+    assert_eq!(found, VerifyOutcome::Happened(ToolOutput::text("Bo")));
+    let found = tool.verify(json!({}), &tool_context()).await;
+    assert_eq!(found, VerifyOutcome::Unknown);
 }
 
 /// A tool of any input, that does nothing.
 #[derive(Debug)]
-struct Of<T>(std::marker::PhantomData<fn() -> T>);
+struct SchemaTool<T>(std::marker::PhantomData<fn() -> T>);
 
 #[async_trait]
 impl<T: serde::de::DeserializeOwned + JsonSchema + Send + std::fmt::Debug + 'static> TypedTool
-    for Of<T>
+    for SchemaTool<T>
 {
     type Input = T;
     const NAME: &'static str = "of";
@@ -190,8 +170,8 @@ impl<T: serde::de::DeserializeOwned + JsonSchema + Send + std::fmt::Debug + 'sta
 
 fn schema_of<T: serde::de::DeserializeOwned + JsonSchema + Send + std::fmt::Debug + 'static>()
 -> String {
-    match typed(Of::<T>(std::marker::PhantomData)) {
-        Ok(tool) => tool.card().schema.to_string(),
+    match typed(SchemaTool::<T>(std::marker::PhantomData)) {
+        Ok(tool) => tool.spec().schema.to_string(),
         Err(bad) => bad.to_string(),
     }
 }
@@ -225,7 +205,7 @@ enum Either {
 }
 
 #[test]
-fn a_type_that_holds_itself_is_named_and_what_is_no_object_is_refused() {
+fn recursive_types_are_named_and_non_object_types_are_rejected() {
     let shapes = [
         schema_of::<Nothing>(),
         schema_of::<Tree>(),

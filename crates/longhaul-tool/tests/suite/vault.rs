@@ -1,6 +1,6 @@
 //! The vault's tools over real directories: what they keep, and what they refuse.
 
-mod people;
+mod manual_edits;
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -19,38 +19,34 @@ use longhaul_testkit::clock::SimClock;
 use longhaul_tool::Vault;
 
 /// A vault beside a directory that nobody may reach.
-struct World {
+struct Fixture {
     dir: TempDir,
     clock: SimClock,
     tools: Vec<Arc<dyn Tool>>,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let clock = SimClock::new();
         let vault = Vault::new(dir.path().join("vault"), Arc::new(clock.clone()));
         fs::create_dir_all(dir.path().join("outside")).unwrap();
         fs::write(dir.path().join("outside/secret.md"), "the secret").unwrap();
-        Self {
-            tools: vault.tools().unwrap(),
-            clock,
-            dir,
-        }
+        Self { tools: vault.tools().unwrap(), clock, dir }
     }
 
     fn path(&self, below: &str) -> PathBuf {
         self.dir.path().join("vault").join(below)
     }
 
-    fn put(&self, below: &str, text: &str) {
+    fn write_file(&self, below: &str, text: &str) {
         fs::create_dir_all(self.path(below).parent().unwrap()).unwrap();
         fs::write(self.path(below), text).unwrap();
     }
 
     fn tool(&self, name: &str) -> Arc<dyn Tool> {
         let mut tools = self.tools.iter();
-        let tool = tools.find(|tool| tool.card().name.as_str() == name);
+        let tool = tools.find(|tool| tool.spec().name.as_str() == name);
         tool.unwrap().clone()
     }
 
@@ -59,7 +55,7 @@ impl World {
     }
 
     async fn write(&self, folder: &str, title: &str) -> Result<String, String> {
-        self.call("vault_write", note(folder, title, "text")).await
+        self.call("vault_write", note_input(folder, title, "text")).await
     }
 
     async fn read(&self, folder: &str, title: &str) -> Result<String, String> {
@@ -75,9 +71,7 @@ impl World {
     async fn titles(&self, input: Value) -> Vec<String> {
         let list = self.list(input).await;
         let notes = list["notes"].as_array().unwrap().iter();
-        notes
-            .map(|note| note["title"].as_str().unwrap().to_owned())
-            .collect()
+        notes.map(|note| note["title"].as_str().unwrap().to_owned()).collect()
     }
 }
 
@@ -94,15 +88,15 @@ async fn call(tool: Arc<dyn Tool>, input: Value) -> Result<String, String> {
     }
 }
 
-fn note(folder: &str, title: &str, content: &str) -> Value {
+fn note_input(folder: &str, title: &str, content: &str) -> Value {
     json!({ "folder": folder, "title": title, "content": content, "tags": ["home"], "confidence": 90 })
 }
 
 #[tokio::test]
 async fn a_note_is_written_updated_read_and_listed() {
-    let world = World::new();
+    let world = Fixture::new();
     assert_eq!(world.list(json!({})).await["found"], 0);
-    let first = note("Projects/Alpha", "Plan", "One.");
+    let first = note_input("Projects/Alpha", "Plan", "One.");
     let said = world.call("vault_write", first.clone()).await.unwrap();
     assert_eq!(said, "Created the note `Projects/Alpha/Plan`.");
     let once = fs::read_to_string(world.path("Projects/Alpha/Plan.md")).unwrap();
@@ -113,7 +107,7 @@ async fn a_note_is_written_updated_read_and_listed() {
     assert_eq!(again, "`Projects/Alpha/Plan` says exactly this already.");
     assert_eq!(world.read("Projects/Alpha", "Plan").await.unwrap(), once);
 
-    let second = note("Projects/Alpha", "Plan", "Two.");
+    let second = note_input("Projects/Alpha", "Plan", "Two.");
     let said = world.call("vault_write", second).await.unwrap();
     assert_eq!(said, "Updated the note `Projects/Alpha/Plan`.");
     let twice = world.read("Projects/Alpha", "Plan").await.unwrap();
@@ -133,25 +127,19 @@ async fn a_note_is_written_updated_read_and_listed() {
 
 #[tokio::test]
 async fn notes_and_their_folders_are_for_their_owner_only() {
-    let world = World::new();
+    let world = Fixture::new();
     world.write("In/Deep", "Mine").await.unwrap();
-    for (below, expected) in [
-        ("", 0o700),
-        ("In", 0o700),
-        ("In/Deep", 0o700),
-        ("In/Deep/Mine.md", 0o600),
-    ] {
-        let mode = fs::metadata(world.path(below))
-            .unwrap()
-            .permissions()
-            .mode();
+    for (below, expected) in
+        [("", 0o700), ("In", 0o700), ("In/Deep", 0o700), ("In/Deep/Mine.md", 0o600)]
+    {
+        let mode = fs::metadata(world.path(below)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, expected, "{below}");
     }
 }
 
 #[tokio::test]
-async fn every_way_out_is_refused() {
-    let world = World::new();
+async fn every_path_escape_is_rejected() {
+    let world = Fixture::new();
     world.write("Tasks", "Milk").await.unwrap();
     let outside = world.dir.path().join("outside");
     symlink(&outside, world.path("Link")).unwrap();
@@ -212,79 +200,38 @@ async fn every_way_out_is_refused() {
 }
 
 #[tokio::test]
-async fn a_pipe_does_not_hold_the_vault() {
-    let world = World::new();
+async fn a_pipe_does_not_block_the_vault() {
+    let world = Fixture::new();
     world.write("", "Plain").await.unwrap();
     let mode = rustix::fs::Mode::from_raw_mode(0o644);
     let kind = rustix::fs::FileType::Fifo;
     let pipe = world.path("Pipe.md");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
-    assert!(
-        world
-            .read("", "Pipe")
-            .await
-            .unwrap_err()
-            .contains("is a link or not")
-    );
+    assert!(world.read("", "Pipe").await.unwrap_err().contains("is a link or not"));
     let list = world.list(json!({})).await;
-    assert_eq!(
-        (&list["found"], &list["unreadable"]),
-        (&json!(1), &json!(1))
-    );
+    assert_eq!((&list["found"], &list["unreadable"]), (&json!(1), &json!(1)));
 }
 
 #[tokio::test]
-async fn input_that_is_no_input_says_what_to_send() {
-    let world = World::new();
+async fn invalid_input_says_what_to_send() {
+    let world = Fixture::new();
     let with = |key: &str, value: Value| {
-        let mut input = note("Tasks", "Milk", "x");
+        let mut input = note_input("Tasks", "Milk", "x");
         input[key] = value;
         input
     };
     let table = [
-        (
-            "vault_write",
-            with("path", json!("/etc")),
-            "unknown field `path`",
-        ),
-        (
-            "vault_write",
-            with("confidence", json!(101)),
-            "from 0 to 100",
-        ),
-        (
-            "vault_write",
-            with("confidence", json!("high")),
-            "invalid type",
-        ),
-        (
-            "vault_write",
-            with("tags", json!(["to do"])),
-            "such as `to-do`",
-        ),
+        ("vault_write", with("path", json!("/etc")), "unknown field `path`"),
+        ("vault_write", with("confidence", json!(101)), "from 0 to 100"),
+        ("vault_write", with("confidence", json!("high")), "invalid type"),
+        ("vault_write", with("tags", json!(["to do"])), "such as `to-do`"),
         ("vault_write", with("content", json!("a\0b")), "NUL"),
-        (
-            "vault_write",
-            with("content", json!("a".repeat(300_000))),
-            "split it",
-        ),
-        (
-            "vault_write",
-            json!({ "folder": "Tasks" }),
-            "missing field `title`",
-        ),
+        ("vault_write", with("content", json!("a".repeat(300_000))), "split it"),
+        ("vault_write", json!({ "folder": "Tasks" }), "missing field `title`"),
         ("vault_read", json!("Tasks/Milk"), "folder, title"),
-        (
-            "vault_read",
-            json!({ "folder": "No", "title": "No" }),
-            "vault_list shows",
-        ),
+        ("vault_read", json!({ "folder": "No", "title": "No" }), "vault_list shows"),
         ("vault_list", json!({ "tags": [] }), "unknown field `tags`"),
-        (
-            "vault_list",
-            json!({ "folder": "Nowhere" }),
-            "without a folder",
-        ),
+        ("vault_list", json!({ "folder": "Nowhere" }), "without a folder"),
     ];
     for (tool, input, why) in table {
         let said = world.call(tool, input).await.unwrap_err();
@@ -294,70 +241,45 @@ async fn input_that_is_no_input_says_what_to_send() {
 }
 
 #[tokio::test]
-async fn strange_notes_are_listed_and_read() {
-    let world = World::new();
-    world.put("Plain.md", "No front matter, café.");
-    world.put("In/Broken.md", "---\ntags: [a\n---\nBroken body.");
-    world.put("In/Open.md", "---\ntitle: never closed\n");
-    world.put(
-        "In/Mine.md",
-        "---\ntags: work, Deep/Er\naliases: [m]\n---\nMine.",
-    );
-    world.put("In/.hidden.md", "hidden");
-    world.put(".obsidian/app.md", "hidden");
-    world.put("In/What?.md", "unnameable");
-    world.put("In/image.png", "not a note");
+async fn notes_with_unusual_content_are_listed_and_read() {
+    let world = Fixture::new();
+    world.write_file("Plain.md", "No front matter, café.");
+    world.write_file("In/Broken.md", "---\ntags: [a\n---\nBroken body.");
+    world.write_file("In/Open.md", "---\ntitle: never closed\n");
+    world.write_file("In/Mine.md", "---\ntags: work, Deep/Er\naliases: [m]\n---\nMine.");
+    world.write_file("In/.hidden.md", "hidden");
+    world.write_file(".obsidian/app.md", "hidden");
+    world.write_file("In/What?.md", "unnameable");
+    world.write_file("In/image.png", "not a note");
     fs::write(world.path("In/Bytes.md"), b"a\xff\xfe CAF\xc3\x89").unwrap();
     let list = world.list(json!({})).await;
     assert_eq!(list["found"], 5, "{list}");
     assert_eq!(list["unreadable"], 1);
     let broken = &list["notes"][0];
     assert_eq!(broken["title"], "Broken");
-    assert!(
-        broken["problem"]
-            .as_str()
-            .unwrap()
-            .contains("can't be read")
-    );
+    assert!(broken["problem"].as_str().unwrap().contains("can't be read"));
     let body = world.read("In", "Broken").await.unwrap();
     assert!(body.contains("Broken body.\n\n[The note has front matter that can't be read ("));
     assert_eq!(world.titles(json!({ "tag": "#deep" })).await, ["Mine"]);
-    assert_eq!(
-        world.titles(json!({ "text": "Café" })).await,
-        ["Bytes", "Plain"]
-    );
-    assert_eq!(
-        world
-            .titles(json!({ "text": "mine", "folder": "In" }))
-            .await,
-        ["Mine"]
-    );
-    assert_eq!(
-        world.titles(json!({ "text": "PLAIN", "tag": "" })).await,
-        ["Plain"]
-    );
+    assert_eq!(world.titles(json!({ "text": "Café" })).await, ["Bytes", "Plain"]);
+    assert_eq!(world.titles(json!({ "text": "mine", "folder": "In" })).await, ["Mine"]);
+    assert_eq!(world.titles(json!({ "text": "PLAIN", "tag": "" })).await, ["Plain"]);
 
     fs::set_permissions(world.path("In/Mine.md"), fs::Permissions::from_mode(0o600)).unwrap();
     world.write("In", "Mine").await.unwrap();
     let mine = world.read("In", "Mine").await.unwrap();
     assert!(mine.contains("aliases:\n  - m\n"), "{mine}");
-    let mode = fs::metadata(world.path("In/Mine.md"))
-        .unwrap()
-        .permissions()
-        .mode();
+    let mode = fs::metadata(world.path("In/Mine.md")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 
 #[tokio::test]
-async fn what_a_crash_left_is_no_note_and_is_swept() {
-    let world = World::new();
+async fn temporary_files_of_a_crash_are_ignored_and_removed() {
+    let world = Fixture::new();
     world.write("Tasks", "Milk").await.unwrap();
     let before = world.read("Tasks", "Milk").await.unwrap();
-    world.put("Tasks/.longhaul-1-0.tmp", "---\ntitle: ha");
-    assert_eq!(
-        world.titles(json!({ "text": "ha" })).await,
-        Vec::<String>::new()
-    );
+    world.write_file("Tasks/.longhaul-1-0.tmp", "---\ntitle: ha");
+    assert_eq!(world.titles(json!({ "text": "ha" })).await, Vec::<String>::new());
     assert_eq!(world.read("Tasks", "Milk").await.unwrap(), before);
     world.write("Tasks", "Bread").await.unwrap();
     let mut names: Vec<_> = fs::read_dir(world.path("Tasks"))
@@ -369,8 +291,8 @@ async fn what_a_crash_left_is_no_note_and_is_swept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn writers_at_once_leave_whole_notes() {
-    let world = World::new();
+async fn concurrent_writes_leave_complete_notes() {
+    let world = Fixture::new();
     world.write("Tasks", "Shared").await.unwrap();
     world.clock.advance(Millis::from_secs(9));
     let mut writers = tokio::task::JoinSet::new();
@@ -379,12 +301,8 @@ async fn writers_at_once_leave_whole_notes() {
         let tool = world.tool("vault_write");
         writers.spawn(async move {
             for title in ["Shared".to_owned(), format!("Own {writer}")] {
-                call(tool.clone(), note("Tasks/New", &title, &content))
-                    .await
-                    .unwrap();
-                call(tool.clone(), note("Tasks", &title, &content))
-                    .await
-                    .unwrap();
+                call(tool.clone(), note_input("Tasks/New", &title, &content)).await.unwrap();
+                call(tool.clone(), note_input("Tasks", &title, &content)).await.unwrap();
             }
         });
     }
@@ -398,46 +316,33 @@ async fn writers_at_once_leave_whole_notes() {
 }
 
 #[tokio::test]
-async fn a_long_list_says_what_it_left_out() {
-    let world = World::new();
+async fn a_truncated_list_says_so() {
+    let world = Fixture::new();
     for count in 0..130 {
-        world.put(&format!("Many/{count:03}.md"), "text");
+        world.write_file(&format!("Many/{count:03}.md"), "text");
     }
     let list = world.list(json!({ "folder": "Many" })).await;
     assert_eq!(list["notes"].as_array().unwrap().len(), 100);
-    assert_eq!(
-        (&list["found"], &list["left_out"]),
-        (&json!(130), &json!(30))
-    );
+    assert_eq!((&list["found"], &list["left_out"]), (&json!(130), &json!(30)));
     assert!(list["hint"].as_str().unwrap().contains("narrow"));
-    world.put("Big.md", &"b".repeat(400_000));
+    world.write_file("Big.md", &"b".repeat(400_000));
     let big = world.read("", "Big").await.unwrap();
     assert!(big.len() < 263_000 && big.ends_with("bytes are shown.]"));
 }
 
 #[test]
-fn classes_and_subjects() {
-    let world = World::new();
+fn vault_tools_have_effect_classes_and_subjects() {
+    let world = Fixture::new();
     let check = |tool: &str, input: Value, class: EffectClass, subject: &str| {
         let tool = world.tool(tool);
         assert_eq!(tool.class(&input), class);
         assert_eq!(tool.subjects(&input), [subject]);
-        assert_eq!(tool.card().schema["additionalProperties"], false);
+        assert_eq!(tool.spec().schema["additionalProperties"], false);
     };
     let at = |folder: &str| json!({ "folder": folder, "title": "b" });
     check("vault_write", at("a/x"), EffectClass::Keyed, "a/x/b");
     check("vault_read", at(""), EffectClass::Pure, "b");
-    check(
-        "vault_read",
-        json!({ "title": 1 }),
-        EffectClass::Pure,
-        r#"{"title":1}"#,
-    );
-    check(
-        "vault_list",
-        json!({ "folder": "a" }),
-        EffectClass::Pure,
-        "a",
-    );
+    check("vault_read", json!({ "title": 1 }), EffectClass::Pure, r#"{"title":1}"#);
+    check("vault_list", json!({ "folder": "a" }), EffectClass::Pure, "a");
     check("vault_list", json!({}), EffectClass::Pure, "/");
 }

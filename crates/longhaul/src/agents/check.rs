@@ -5,8 +5,8 @@
 use longhaul_engine::agent::Agent;
 use wildmatch::WildMatch;
 
-use crate::agents::later::SHELL;
-use crate::mcp::name::named;
+use crate::agents::shell_check::SHELL_TOOL;
+use crate::mcp::name::parse_tool_name;
 
 /// The notes on an agent; `is_once` says of a tool whether its calls must not
 /// be repeated, none where it is not known.
@@ -16,8 +16,8 @@ pub fn notes(agent: &Agent, is_once: impl Fn(&str) -> Option<bool>) -> Vec<Strin
         notes.push("it has no prompt: write one below the front matter".to_owned());
     }
     for tool in &agent.tools {
-        let once = is_once(tool).unwrap_or(true) && !is_softened(agent, tool);
-        let ruled = agent.rules.iter().any(|rule| speaks_of(&rule.tool, tool));
+        let once = is_once(tool).unwrap_or(true) && !is_declared_repeatable(agent, tool);
+        let ruled = agent.rules.iter().any(|rule| rule_applies_to(&rule.tool, tool));
         if once && !ruled {
             notes.push(format!(
                 "`{tool}` can't be taken back and no rule speaks of it: add \
@@ -26,21 +26,18 @@ pub fn notes(agent: &Agent, is_once: impl Fn(&str) -> Option<bool>) -> Vec<Strin
         }
     }
     for rule in &agent.rules {
-        if !agent.tools.iter().any(|tool| speaks_of(&rule.tool, tool)) {
+        if !agent.tools.iter().any(|tool| rule_applies_to(&rule.tool, tool)) {
             let near =
-                longhaul_core::suggest::nearest(&rule.tool, agent.tools.iter().map(String::as_str));
+                longhaul_core::suggest::closest(&rule.tool, agent.tools.iter().map(String::as_str));
             let near = near.map(|near| format!(", did you mean `{near}`?"));
             let near = near.unwrap_or_default();
-            notes.push(format!(
-                "a rule speaks of `{}`, which it does not have{near}",
-                rule.tool
-            ));
+            notes.push(format!("a rule speaks of `{}`, which it does not have{near}", rule.tool));
         }
     }
-    if agent.sandbox.is_some() && !agent.tools.iter().any(|tool| tool == SHELL) {
+    if agent.sandbox.is_some() && !agent.tools.iter().any(|tool| tool == SHELL_TOOL) {
         notes.push("its `sandbox` is for commands, and it has no tool that runs any".to_owned());
     }
-    if agent.tools.iter().any(|tool| named(tool).is_some()) {
+    if agent.tools.iter().any(|tool| parse_tool_name(tool).is_some()) {
         notes.push(
             "its MCP servers run outside any sandbox: look at them with `longhaul mcp`".to_owned(),
         );
@@ -49,19 +46,17 @@ pub fn notes(agent: &Agent, is_once: impl Fn(&str) -> Option<bool>) -> Vec<Strin
 }
 
 /// Whether a rule speaks of a tool, or of one of a server's tools.
-fn speaks_of(glob: &str, tool: &str) -> bool {
-    let part = glob
-        .strip_prefix(tool)
-        .is_some_and(|rest| rest.starts_with('/'));
-    fits(glob, tool) || named(tool).is_some() && part
+fn rule_applies_to(glob: &str, tool: &str) -> bool {
+    let part = glob.strip_prefix(tool).is_some_and(|rest| rest.starts_with('/'));
+    matches_glob(glob, tool) || parse_tool_name(tool).is_some() && part
 }
 
 /// Whether the agent itself says that every call of this tool may be repeated.
-fn is_softened(agent: &Agent, tool: &str) -> bool {
-    let first = agent.effects.iter().find(|effect| fits(&effect.tool, tool));
+fn is_declared_repeatable(agent: &Agent, tool: &str) -> bool {
+    let first = agent.effects.iter().find(|effect| matches_glob(&effect.tool, tool));
     first.is_some_and(|effect| effect.subject.is_none() && effect.class.may_repeat())
 }
 
-fn fits(glob: &str, tool: &str) -> bool {
+fn matches_glob(glob: &str, tool: &str) -> bool {
     WildMatch::new(glob).matches(tool)
 }

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::written::plain_line;
+use crate::spanned::escape_line;
 
 /// One thing that keeps an agent from being used, or its runs from going on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,9 +26,9 @@ pub struct Problem {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProblemKind {
     /// The file's.
-    Fault,
+    Invalid,
     /// Ours: the file is right, and this build can't do it yet.
-    NotYet,
+    Unsupported,
     /// The project's: the file is right, and what it names is not there. The agent
     /// can be used; its runs wait until it is.
     Missing,
@@ -38,8 +38,8 @@ impl ProblemKind {
     /// The kind's name.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Fault => "fault",
-            Self::NotYet => "not_yet",
+            Self::Invalid => "invalid",
+            Self::Unsupported => "unsupported",
             Self::Missing => "missing",
         }
     }
@@ -48,7 +48,7 @@ impl ProblemKind {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A file's name is a stranger's too.
-        let path = plain_line(&self.path.display().to_string());
+        let path = escape_line(&self.path.display().to_string());
         write!(f, "{path}:{}:{}: {}", self.line, self.column, self.message)
     }
 }

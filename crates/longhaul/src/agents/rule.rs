@@ -2,20 +2,17 @@
 //!
 //! Never: takes a rule in doubt. One that says two things, or nothing, is a problem.
 
-use longhaul_core::policy::effect::{EffectClass, InDoubt};
-use longhaul_core::policy::gate::{Approvers, GATE_TIMEOUT, GateRule, OnTimeout, Verdict};
+use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::policy::gate::{Approvers, GATE_TIMEOUT, GateRule, OnTimeout, RuleAction};
 use longhaul_core::time::Millis;
 use longhaul_engine::agent::EffectRule;
 
-use crate::agents::sheet::{Fields, Sheet};
-use crate::span;
-use crate::written::Entry;
+use crate::agents::diagnostics::{Diagnostics, FieldReader};
+use crate::duration;
+use crate::spanned::TableEntry;
 
-const IN_DOUBT: &[(&str, InDoubt)] = &[
-    ("tell", InDoubt::Tell),
-    ("ask", InDoubt::Ask),
-    ("fail", InDoubt::Fail),
-];
+const IN_DOUBT: &[(&str, InDoubtPolicy)] =
+    &[("tell", InDoubtPolicy::Tell), ("ask", InDoubtPolicy::Ask), ("fail", InDoubtPolicy::Fail)];
 
 const ON_TIMEOUT: &[(&str, OnTimeout)] = &[
     ("reject", OnTimeout::Reject),
@@ -32,30 +29,30 @@ const CLASSES: &[(&str, EffectClass)] = &[
 ];
 
 /// Reads `in_doubt:` of an agent or a rule.
-pub(crate) fn in_doubt(sheet: &mut Sheet, entry: &Entry) -> Option<InDoubt> {
-    sheet.word(entry, IN_DOUBT)
+pub(crate) fn parse_in_doubt(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<InDoubtPolicy> {
+    sheet.one_of(entry, IN_DOUBT)
 }
 
 /// Reads one element of `approve:`.
-pub(crate) fn rule(sheet: &mut Sheet, entry: &Entry) -> Option<GateRule> {
-    let mut fields = Fields::new(sheet, entry, "tool")?;
-    let tool = tool(&mut fields, entry);
-    let subject = fields.read("match", Sheet::text);
-    let verdict = verdict(&mut fields, entry);
-    let always = fields.read("always", Sheet::flag);
-    let timeout = fields.read("timeout", Sheet::span);
-    let on_timeout = fields.read("on_timeout", |sheet, entry| sheet.word(entry, ON_TIMEOUT));
-    let in_doubt = fields.read("in_doubt", in_doubt);
-    let approvers = fields.read("approvers", approvers);
-    let remind = fields.read("remind", |sheet, entry| {
-        remind(sheet, entry, timeout.unwrap_or(GATE_TIMEOUT))
+pub(crate) fn parse_rule(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<GateRule> {
+    let mut fields = FieldReader::new(sheet, entry, "tool")?;
+    let tool = parse_tool(&mut fields, entry);
+    let subject = fields.parse("match", Diagnostics::text);
+    let verdict = parse_action(&mut fields, entry);
+    let always = fields.parse("always", Diagnostics::boolean);
+    let timeout = fields.parse("timeout", Diagnostics::duration);
+    let on_timeout = fields.parse("on_timeout", |sheet, entry| sheet.one_of(entry, ON_TIMEOUT));
+    let in_doubt = fields.parse("in_doubt", parse_in_doubt);
+    let approvers = fields.parse("approvers", parse_approvers);
+    let remind = fields.parse("remind", |sheet, entry| {
+        parse_remind(sheet, entry, timeout.unwrap_or(GATE_TIMEOUT))
     });
-    fields.later(&["paths", "then"]);
-    fields.end();
+    fields.unsupported(&["paths", "then"]);
+    fields.finish();
     Some(GateRule {
         tool: tool?,
         subject,
-        verdict: verdict?,
+        action: verdict?,
         always: always.unwrap_or_default(),
         timeout,
         on_timeout: on_timeout.unwrap_or_default(),
@@ -65,28 +62,28 @@ pub(crate) fn rule(sheet: &mut Sheet, entry: &Entry) -> Option<GateRule> {
     })
 }
 
-fn tool(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<String> {
+fn parse_tool(fields: &mut FieldReader<'_, '_>, entry: &TableEntry) -> Option<String> {
     let Some(tool) = fields.get("tool") else {
         let key = &entry.key;
         let message = format!("`{key}` names no tool: write `tool: NAME` or `tool: \"*\"`");
-        fields.sheet.fault(entry.place, message);
+        fields.diagnostics.invalid(entry.position, message);
         return None;
     };
-    fields.sheet.text(tool)
+    fields.diagnostics.text(tool)
 }
 
-fn verdict(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<Verdict> {
+fn parse_action(fields: &mut FieldReader<'_, '_>, entry: &TableEntry) -> Option<RuleAction> {
     let given = ["ask", "allow", "deny"].map(|key| fields.get(key));
-    let sheet = &mut *fields.sheet;
+    let sheet = &mut *fields.diagnostics;
     match given {
-        [Some(ask), None, None] => sheet.text(ask).map(Verdict::Ask),
-        [None, None, Some(deny)] => sheet.text(deny).map(Verdict::Deny),
+        [Some(ask), None, None] => sheet.text(ask).map(RuleAction::Ask),
+        [None, None, Some(deny)] => sheet.text(deny).map(RuleAction::Deny),
         [None, Some(allow), None] => {
-            if sheet.flag(allow)? {
-                return Some(Verdict::Allow);
+            if sheet.boolean(allow)? {
+                return Some(RuleAction::Allow);
             }
             let message = "`allow: false` says nothing: write `deny: \"why\"`";
-            sheet.fault(allow.node.place, message);
+            sheet.invalid(allow.node.position, message);
             None
         }
         [None, None, None] => {
@@ -94,68 +91,59 @@ fn verdict(fields: &mut Fields<'_, '_>, entry: &Entry) -> Option<Verdict> {
                 "`{}` decides nothing: write one of `ask: \"...\"`, `allow: true`, `deny: \"...\"`",
                 entry.key
             );
-            sheet.fault(entry.place, message);
+            sheet.invalid(entry.position, message);
             None
         }
         several => {
             let second = several.into_iter().flatten().nth(1);
-            let place = second.map_or(entry.place, |entry| entry.place);
+            let place = second.map_or(entry.position, |entry| entry.position);
             let message = format!("`{}` says more than one of ask, allow, deny", entry.key);
-            sheet.fault(place, message);
+            sheet.invalid(place, message);
             None
         }
     }
 }
 
 /// A number of people, or a table that also says who must not be among them.
-fn approvers(sheet: &mut Sheet, entry: &Entry) -> Option<Approvers> {
+fn parse_approvers(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<Approvers> {
     if entry.node.table().is_none() {
-        return sheet.whole(entry, 1).map(|count| Approvers {
-            count,
-            not_submitter: false,
-        });
+        return sheet.integer(entry, 1).map(|count| Approvers { count, not_submitter: false });
     }
-    let mut fields = Fields::new(sheet, entry, "count")?;
-    let count = fields.read("count", |sheet, entry| sheet.whole(entry, 1));
-    let not = fields.read("not", |sheet, entry| {
-        sheet.word(entry, &[("submitter", ())])
-    });
-    fields.end();
+    let mut fields = FieldReader::new(sheet, entry, "count")?;
+    let count = fields.parse("count", |sheet, entry| sheet.integer(entry, 1));
+    let not = fields.parse("not", |sheet, entry| sheet.one_of(entry, &[("submitter", ())]));
+    fields.finish();
     Some(Approvers {
         count: count.unwrap_or(Approvers::default().count),
         not_submitter: not.is_some(),
     })
 }
 
-fn remind(sheet: &mut Sheet, entry: &Entry, timeout: Millis) -> Option<Millis> {
-    let remind = sheet.span(entry)?;
+fn parse_remind(sheet: &mut Diagnostics, entry: &TableEntry, timeout: Millis) -> Option<Millis> {
+    let remind = sheet.duration(entry)?;
     if remind >= timeout {
-        let timeout = span::write(timeout);
+        let timeout = duration::format(timeout);
         let message = format!("`remind` never comes: the gate ends after {timeout}");
-        sheet.fault(entry.node.place, message);
+        sheet.invalid(entry.node.position, message);
     }
     Some(remind)
 }
 
 /// Reads one element of `effects:`.
-pub(crate) fn effect(sheet: &mut Sheet, entry: &Entry) -> Option<EffectRule> {
-    let mut fields = Fields::new(sheet, entry, "tool")?;
-    let tool = tool(&mut fields, entry);
-    let subject = fields.read("match", Sheet::text);
+pub(crate) fn parse_effect(sheet: &mut Diagnostics, entry: &TableEntry) -> Option<EffectRule> {
+    let mut fields = FieldReader::new(sheet, entry, "tool")?;
+    let tool = parse_tool(&mut fields, entry);
+    let subject = fields.parse("match", Diagnostics::text);
     let class = match fields.get("class") {
-        Some(class) => fields.sheet.word(class, CLASSES),
+        Some(class) => fields.diagnostics.one_of(class, CLASSES),
         None => {
             let key = &entry.key;
             let message = format!("`{key}` has no `class`: pure, keyed, once or session");
-            fields.sheet.fault(entry.place, message);
+            fields.diagnostics.invalid(entry.position, message);
             None
         }
     };
-    fields.later(&["key"]);
-    fields.end();
-    Some(EffectRule {
-        tool: tool?,
-        subject,
-        class: class?,
-    })
+    fields.unsupported(&["key"]);
+    fields.finish();
+    Some(EffectRule { tool: tool?, subject, class: class? })
 }

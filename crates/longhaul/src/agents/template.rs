@@ -6,18 +6,18 @@ use longhaul_core::suggest;
 use longhaul_core::template::check;
 use minijinja::{Environment, UndefinedBehavior};
 
-use crate::written::Place;
+use crate::spanned::Position;
 
 /// What is wrong with a template; the place counts from its own start.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct TemplateFault {
-    pub(crate) place: Place,
+pub(crate) struct TemplateError {
+    pub(crate) position: Position,
     pub(crate) message: String,
 }
 
 /// The names that a template may speak of.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Names<'a> {
+pub(crate) enum AllowedNames<'a> {
     /// These.
     Only(&'a [&'a str]),
     /// Whatever the event brings.
@@ -35,10 +35,10 @@ pub(crate) fn prompt_names(perceives: bool) -> Vec<&'static str> {
 }
 
 /// What is wrong with this text as a template.
-pub(crate) fn fault(source: &str, names: Names<'_>) -> Option<TemplateFault> {
-    if let Some((at, word)) = loads(source) {
-        return Some(TemplateFault {
-            place: Place::of(source, at),
+pub(crate) fn find_error(source: &str, names: AllowedNames<'_>) -> Option<TemplateError> {
+    if let Some((at, word)) = find_loading_tag(source) {
+        return Some(TemplateError {
+            position: Position::from_offset(source, at),
             message: format!(
                 "the template: `{word}` would load another template, and there is no other: \
                  write its text here"
@@ -52,18 +52,15 @@ pub(crate) fn fault(source: &str, names: Names<'_>) -> Option<TemplateFault> {
         Ok(template) => template,
         Err(error) => {
             let line = error.line().unwrap_or(1);
-            return Some(TemplateFault {
-                place: Place { line, column: 1 },
-                message: format!(
-                    "broken template: {}",
-                    error.detail().unwrap_or("bad syntax")
-                ),
+            return Some(TemplateError {
+                position: Position { line, column: 1 },
+                message: format!("broken template: {}", error.detail().unwrap_or("bad syntax")),
             });
         }
     };
     let known = match names {
-        Names::Only(known) => known,
-        Names::Any => return None,
+        AllowedNames::Only(known) => known,
+        AllowedNames::Any => return None,
     };
     let is_known = |name: &str| {
         known.contains(&name) || environment.globals().any(|(global, _)| global == name)
@@ -72,16 +69,16 @@ pub(crate) fn fault(source: &str, names: Names<'_>) -> Option<TemplateFault> {
     unknown.retain(|name| !is_known(name));
     unknown.sort_unstable();
     let name = unknown.first()?;
-    Some(TemplateFault {
+    Some(TemplateError {
         // The compiler does not say where a name stands; its first mention is a good guess.
-        place: Place::of(source, mention(source, name)),
-        message: format!("the template: {}", suggest::unknown("name", name, known)),
+        position: Position::from_offset(source, first_use(source, name)),
+        message: format!("the template: {}", suggest::unknown_message("name", name, known)),
     })
 }
 
 /// The first word that would load another template, and where it stands. The
 /// compiler takes it; only whoever fills the template finds nobody to load it.
-fn loads(source: &str) -> Option<(usize, &str)> {
+fn find_loading_tag(source: &str) -> Option<(usize, &str)> {
     let mut at = 0;
     while let Some(found) = source[at..].find('{') {
         at += found + 1;
@@ -109,7 +106,7 @@ fn loads(source: &str) -> Option<(usize, &str)> {
 }
 
 /// Where a template first speaks of a name: behind its first opening brace.
-fn mention(source: &str, name: &str) -> usize {
+fn first_use(source: &str, name: &str) -> usize {
     let code = source.find("{{").into_iter().chain(source.find("{%")).min();
     let code = code.unwrap_or(0);
     let found = source[code..].match_indices(name).find(|(at, _)| {
@@ -126,8 +123,8 @@ mod tests {
     use super::*;
 
     fn check(source: &str, said: Option<(&str, &str)>) {
-        let found = fault(source, Names::Only(&["input", "context"]));
-        let found = found.map(|fault| (fault.place.to_string(), fault.message));
+        let found = find_error(source, AllowedNames::Only(&["input", "context"]));
+        let found = found.map(|fault| (fault.position.to_string(), fault.message));
         let Some((place, message)) = said else {
             assert_eq!(found, None, "{source}");
             return;
@@ -138,41 +135,29 @@ mod tests {
     }
 
     #[test]
-    fn a_template_is_compiled_before_anybody_needs_it() {
+    fn unknown_names_are_found_with_their_position() {
         check("plain", None);
-        check(
-            "{{ input.repo }} {% for i in range(3) %}{{ i }}{% endfor %}",
-            None,
-        );
-        check(
-            "an inptu\n{{ inptu }}",
-            Some(("2:4", "did you mean `input`?")),
-        );
+        check("{{ input.repo }} {% for i in range(3) %}{{ i }}{% endfor %}", None);
+        check("an inptu\n{{ inptu }}", Some(("2:4", "did you mean `input`?")));
     }
 
     #[test]
-    fn what_would_load_another_template_is_found() {
+    fn tags_that_load_another_template_are_found() {
         let said = "would load another template";
         check("one\n{% include 'x' %}", Some(("2:4", said)));
         check("{%- import 'x' as y %}", Some(("1:5", said)));
         check("a {%+ from 'x' import y %}", Some(("1:7", said)));
-        check(
-            "{% if input %}{% extends 'x' %}{% endif %}",
-            Some(("1:18", said)),
-        );
+        check("{% if input %}{% extends 'x' %}{% endif %}", Some(("1:18", said)));
         check("{% raw %}{% include 'x' %}{% endraw %} include", None);
         check("{# {% include 'x' %} #} { from {{ \"{% from\" }}", None);
-        check(
-            "{% raw %}a{% endraw %}{% include 'x' %}",
-            Some(("1:26", said)),
-        );
+        check("{% raw %}a{% endraw %}{% include 'x' %}", Some(("1:26", said)));
         check("{% set included = 1 %}{{ included }} {", None);
     }
 
     #[test]
-    fn broken_syntax_has_its_line() {
-        let found = fault("one\n\ntwo {{ input", Names::Any).unwrap();
-        assert_eq!(found.place.line, 3);
+    fn a_syntax_error_has_its_line() {
+        let found = find_error("one\n\ntwo {{ input", AllowedNames::Any).unwrap();
+        assert_eq!(found.position.line, 3);
         assert!(found.message.starts_with("broken template: "), "{found:?}");
     }
 }

@@ -4,13 +4,13 @@
 
 use longhaul_core::suggest;
 
-use crate::agents::sheet::Sheet;
-use crate::agents::shelf::{Shelf, Unserved};
-use crate::mcp::name::EVERY;
-use crate::written::Entry;
+use crate::agents::diagnostics::Diagnostics;
+use crate::agents::load_context::{LoadContext, ServersUnavailable};
+use crate::mcp::name::ALL_SERVERS;
+use crate::spanned::TableEntry;
 
 /// What Claude's files call what we have.
-const CLAUDE: &[(&str, &str)] = &[
+const CLAUDE_TOOL_NAMES: &[(&str, &str)] = &[
     ("Read", "read_file"),
     ("Write", "write_file"),
     ("Edit", "edit_file"),
@@ -25,29 +25,29 @@ const CLAUDE: &[(&str, &str)] = &[
 ];
 
 /// How a tool of an MCP server begins here.
-const MCP: &str = "mcp:";
+const MCP_PREFIX: &str = "mcp:";
 
 /// Our name for what Claude's files call so.
-pub(crate) fn ours(name: &str) -> Option<&'static str> {
-    let found = CLAUDE.iter().find(|(theirs, _)| *theirs == name);
+pub(crate) fn native_name(name: &str) -> Option<&'static str> {
+    let found = CLAUDE_TOOL_NAMES.iter().find(|(theirs, _)| *theirs == name);
     found.map(|(_, ours)| *ours)
 }
 
 /// Our name for an MCP tool as it stands on the wire: `mcp__server__tool`.
-pub(crate) fn unwired(name: &str) -> Option<String> {
+pub(crate) fn from_wire_name(name: &str) -> Option<String> {
     let rest = name.strip_prefix("mcp__")?;
     Some(match rest.split_once("__") {
-        Some((server, "*")) => format!("{MCP}{server}"),
-        Some((server, tool)) => format!("{MCP}{server}/{tool}"),
-        None => format!("{MCP}{rest}"),
+        Some((server, "*")) => format!("{MCP_PREFIX}{server}"),
+        Some((server, tool)) => format!("{MCP_PREFIX}{server}/{tool}"),
+        None => format!("{MCP_PREFIX}{rest}"),
     })
 }
 
 /// What is wrong with a name of an MCP server or of its tool; nothing where the
 /// name is of another kind, `None` inside where it is fine.
-pub(crate) fn mcp_fault(tool: &str, servers: &[&str]) -> Option<Option<String>> {
-    let named = tool.strip_prefix(MCP)?;
-    if named == EVERY {
+pub(crate) fn mcp_name_error(tool: &str, servers: &[&str]) -> Option<Option<String>> {
+    let named = tool.strip_prefix(MCP_PREFIX)?;
+    if named == ALL_SERVERS {
         return Some(None);
     }
     let fits = |part: &str| {
@@ -65,43 +65,47 @@ pub(crate) fn mcp_fault(tool: &str, servers: &[&str]) -> Option<Option<String>> 
     if servers.is_empty() || servers.contains(&server) {
         return Some(None);
     }
-    Some(Some(suggest::unknown("MCP server", server, servers)))
+    Some(Some(suggest::unknown_message("MCP server", server, servers)))
 }
 
 /// Why nobody answers to the name of an MCP server, where that is known.
-pub(crate) fn unserved(tool: &str, shelf: &Shelf<'_>) -> Option<String> {
-    let named = tool.strip_prefix(MCP)?;
-    let why = match shelf.unserved? {
+pub(crate) fn missing_server(tool: &str, shelf: &LoadContext<'_>) -> Option<String> {
+    let named = tool.strip_prefix(MCP_PREFIX)?;
+    let why = match shelf.servers_unavailable? {
         // Every server of a project without any is none.
-        Unserved::Unnamed(_) if named == EVERY => return None,
-        Unserved::Unnamed(why) | Unserved::Broken(why) => why,
+        ServersUnavailable::NotConfigured(_) if named == ALL_SERVERS => return None,
+        ServersUnavailable::NotConfigured(why) | ServersUnavailable::Invalid(why) => why,
     };
     Some(format!("`{tool}` is a tool of an MCP server, and {why}"))
 }
 
 /// What is wrong with a name of ours; `named` is how it was written.
-pub(crate) fn fault(tool: &str, named: &str, shelf: &Shelf<'_>) -> Option<String> {
-    match mcp_fault(tool, shelf.servers) {
+pub(crate) fn tool_name_error(tool: &str, named: &str, shelf: &LoadContext<'_>) -> Option<String> {
+    match mcp_name_error(tool, shelf.servers) {
         Some(fault) => fault,
         None if shelf.tools.contains(&tool) => None,
-        None => Some(suggest::unknown("tool", named, shelf.tools)),
+        None => Some(suggest::unknown_message("tool", named, shelf.tools)),
     }
 }
 
 /// Reads the list of an agent of ours.
-pub(crate) fn read(sheet: &mut Sheet, entry: &Entry, shelf: &Shelf<'_>) -> Option<Vec<String>> {
+pub(crate) fn parse(
+    sheet: &mut Diagnostics,
+    entry: &TableEntry,
+    shelf: &LoadContext<'_>,
+) -> Option<Vec<String>> {
     let mut tools: Vec<String> = Vec::new();
-    for (place, named) in sheet.placed_texts(entry) {
-        let tool = match ours(&named) {
+    for (place, named) in sheet.texts_with_positions(entry) {
+        let tool = match native_name(&named) {
             Some(ours) => ours.to_owned(),
-            None => unwired(&named).unwrap_or_else(|| named.clone()),
+            None => from_wire_name(&named).unwrap_or_else(|| named.clone()),
         };
-        match fault(&tool, &named, shelf) {
-            Some(message) => sheet.fault(place, message),
+        match tool_name_error(&tool, &named, shelf) {
+            Some(message) => sheet.invalid(place, message),
             None if tools.contains(&tool) => {}
             None => {
-                if let Some(message) = unserved(&tool, shelf) {
-                    sheet.lack(place, message);
+                if let Some(message) = missing_server(&tool, shelf) {
+                    sheet.missing(place, message);
                 }
                 tools.push(tool);
             }
@@ -115,8 +119,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tool_of_a_server_has_one_name_here() {
-        let check = |wire: &str, name: Option<&str>| assert_eq!(unwired(wire).as_deref(), name);
+    fn an_mcp_tool_has_one_native_name() {
+        let check =
+            |wire: &str, name: Option<&str>| assert_eq!(from_wire_name(wire).as_deref(), name);
         check("mcp__github__create_issue", Some("mcp:github/create_issue"));
         check("mcp__github", Some("mcp:github"));
         check("mcp__github__*", Some("mcp:github"));
@@ -124,9 +129,9 @@ mod tests {
     }
 
     #[test]
-    fn servers_are_known_or_not_asked_about() {
+    fn server_names_are_checked_if_servers_are_known() {
         let check = |tool: &str, servers: &[&str], said: Option<Option<&str>>| {
-            let fault = mcp_fault(tool, servers);
+            let fault = mcp_name_error(tool, servers);
             assert_eq!(fault.as_ref().map(Option::as_deref), said, "{tool}");
         };
         check("read_file", &[], None);

@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use longhaul_core::raw::Hash;
-use longhaul_engine::ports::{Found, Models, NoModel};
-use longhaul_model::cassette::{CassetteModel, Recorder, Tape};
+use longhaul_engine::services::{ModelError, ModelResolver, ResolvedModel};
+use longhaul_model::cassette::{Cassette, CassetteModel, Recorder};
 
-use crate::assemble::redactor::known_secrets;
-use crate::config::known::CASSETTE;
+use crate::assemble::redactor::build_redactor;
+use crate::config::built_in_providers::CASSETTE_PROVIDER;
 use crate::config::settings::Config;
 
 /// What stands behind a cassette's name where any question is answered.
-const LOOSE: &str = "+loose";
+const LOOSE_SUFFIX: &str = "+loose";
 
 /// The longest name of a cassette.
 const NAME_MAX: usize = 100;
 
 /// So many letters of a hash tell two files of the same name apart.
-const HASH_LETTERS: usize = 8;
+const HASH_CHARS: usize = 8;
 
 /// Where the cassette of this name lies.
 ///
@@ -46,12 +46,12 @@ pub fn cassette_file(config: &Config, name: &str) -> Result<PathBuf, String> {
 ///
 /// # Errors
 /// There is no such cassette or file, or the file can't be copied.
-pub fn replay(config: &Config, said: &str, loose: bool) -> Result<String, String> {
-    let suffix = if loose { LOOSE } else { "" };
+pub fn replay_model_name(config: &Config, said: &str, loose: bool) -> Result<String, String> {
+    let suffix = if loose { LOOSE_SUFFIX } else { "" };
     if let Ok(path) = cassette_file(config, said)
         && path.exists()
     {
-        return Ok(format!("{CASSETTE}/{said}{suffix}"));
+        return Ok(format!("{CASSETTE_PROVIDER}/{said}{suffix}"));
     }
     let file = Path::new(said);
     if !file.exists() {
@@ -62,7 +62,7 @@ pub fn replay(config: &Config, said: &str, loose: bool) -> Result<String, String
         ));
     }
     // What is no tape is not taken in.
-    Tape::read(file).map_err(|bad| bad.to_string())?;
+    Cassette::load(file).map_err(|bad| bad.to_string())?;
     let unreadable = |why: std::io::Error| format!("{said} can't be copied: {why}");
     let bytes = std::fs::read(file).map_err(unreadable)?;
     let stem = file.file_stem().unwrap_or_default().to_string_lossy();
@@ -71,32 +71,33 @@ pub fn replay(config: &Config, said: &str, loose: bool) -> Result<String, String
         .take(NAME_MAX / 2)
         .filter(|letter| letter.is_ascii_alphanumeric() || "-_".contains(*letter))
         .collect();
-    let hash = Hash::of(&bytes).to_string();
-    let name = format!("{stem}-{}", &hash[..HASH_LETTERS]);
+    let hash = Hash::digest(&bytes).to_string();
+    let name = format!("{stem}-{}", &hash[..HASH_CHARS]);
     let path = cassette_file(config, &name)?;
-    without_links(config, &path).map_err(unreadable)?;
+    reject_symlinks(config, &path).map_err(unreadable)?;
     let mut options = std::fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    let written = options
-        .open(&path)
-        .and_then(|mut file| file.write_all(&bytes));
+    let written = options.open(&path).and_then(|mut file| file.write_all(&bytes));
     written.map_err(unreadable)?;
-    Ok(format!("{CASSETTE}/{name}{suffix}"))
+    Ok(format!("{CASSETTE_PROVIDER}/{name}{suffix}"))
 }
 
 /// The model that plays a cassette.
 pub(crate) fn open(config: &Config, said: &str) -> Result<CassetteModel, String> {
-    let (name, loose) = parts(said);
+    let (name, loose) = split_model_name(said);
     let path = cassette_file(config, name)?;
-    without_links(config, &path).map_err(|why| format!("The cassette can't be played: {why}."))?;
-    let tape = Tape::read(&path).map_err(|bad| format!("The cassette can't be played: {bad}."))?;
-    let model = CassetteModel::new(format!("{CASSETTE}/{name}"), tape, known_secrets(config));
-    Ok(if loose { model.loose() } else { model })
+    reject_symlinks(config, &path)
+        .map_err(|why| format!("The cassette can't be played: {why}."))?;
+    let tape =
+        Cassette::load(&path).map_err(|bad| format!("The cassette can't be played: {bad}."))?;
+    let model =
+        CassetteModel::new(format!("{CASSETTE_PROVIDER}/{name}"), tape, build_redactor(config));
+    Ok(if loose { model.lenient() } else { model })
 }
 
 /// Makes the folder of cassettes, and checks that neither it nor this cassette is a link that
 /// came with the project.
-fn without_links(config: &Config, file: &Path) -> std::io::Result<()> {
+fn reject_symlinks(config: &Config, file: &Path) -> std::io::Result<()> {
     config.data_location().join("cassettes").make_folder()?;
     match std::fs::symlink_metadata(file) {
         Ok(found) if !found.is_file() => {
@@ -108,13 +109,13 @@ fn without_links(config: &Config, file: &Path) -> std::io::Result<()> {
 }
 
 /// The file of a cassette as a model names it.
-pub(crate) fn file_of(config: &Config, said: &str) -> Option<PathBuf> {
-    cassette_file(config, parts(said).0).ok()
+pub(crate) fn file_for_model(config: &Config, said: &str) -> Option<PathBuf> {
+    cassette_file(config, split_model_name(said).0).ok()
 }
 
 /// The name, and whether any question is answered.
-fn parts(said: &str) -> (&str, bool) {
-    match said.strip_suffix(LOOSE) {
+fn split_model_name(said: &str) -> (&str, bool) {
+    match said.strip_suffix(LOOSE_SUFFIX) {
         Some(name) => (name, true),
         None => (said, false),
     }
@@ -122,24 +123,24 @@ fn parts(said: &str) -> (&str, bool) {
 
 /// Where they lie.
 pub fn cassette_folder(config: &Config) -> PathBuf {
-    config.data().join("cassettes")
+    config.data_folder().join("cassettes")
 }
 
 /// Models that are listened to.
 #[derive(Debug)]
-pub(crate) struct Listened {
-    pub(crate) models: Arc<dyn Models>,
+pub(crate) struct RecordingModels {
+    pub(crate) models: Arc<dyn ModelResolver>,
     pub(crate) recorder: Arc<Recorder>,
 }
 
-impl Models for Listened {
-    fn find(&self, name: Option<&str>) -> Result<Found, NoModel> {
-        let Found { name, model } = self.models.find(name)?;
-        let model = Arc::new(self.recorder.listen(model));
-        Ok(Found { name, model })
+impl ModelResolver for RecordingModels {
+    fn resolve(&self, name: Option<&str>) -> Result<ResolvedModel, ModelError> {
+        let ResolvedModel { name, model } = self.models.resolve(name)?;
+        let model = Arc::new(self.recorder.wrap(model));
+        Ok(ResolvedModel { name, model })
     }
 
-    fn idle(&self) -> Option<String> {
-        self.models.idle()
+    fn idle_model(&self) -> Option<String> {
+        self.models.idle_model()
     }
 }

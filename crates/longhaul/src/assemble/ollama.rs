@@ -8,30 +8,30 @@ use std::time::Duration;
 
 use longhaul_core::time::{Millis, Timestamp};
 use longhaul_model::http::{Http, Limits};
-use longhaul_model::roll::{self, Asker, Manner};
+use longhaul_model::model_list::{self, ListApi, ListRequest};
 
 use crate::assemble::providers::Provider;
 
 /// So long is waited for a connection.
-const CONNECT: Duration = Duration::from_millis(200);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// So long is waited for an answer. It is a list that it has at hand.
-const ANSWER: Duration = Duration::from_millis(500);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// So long is waited for the whole.
-const WHOLE: Duration = Duration::from_millis(700);
+const TOTAL_TIMEOUT: Duration = Duration::from_millis(700);
 
 /// So long an answer is believed: who pulls another model wants to see it.
-const YES: Millis = Millis::from_secs(5);
+const FOUND_TTL: Millis = Millis::from_secs(5);
 
 /// So long it is believed that there is none. Whoever asks waits for it each time.
-const NO: Millis = Millis::from_secs(30);
+const ABSENT_TTL: Millis = Millis::from_secs(30);
 
 /// So long this answer is believed.
-pub(crate) fn age(answer: Option<&str>) -> Millis {
+pub(crate) fn cache_ttl(answer: Option<&str>) -> Millis {
     match answer {
-        Some(_) => YES,
-        None => NO,
+        Some(_) => FOUND_TTL,
+        None => ABSENT_TTL,
     }
 }
 
@@ -39,9 +39,9 @@ pub(crate) fn age(answer: Option<&str>) -> Millis {
 /// asked on a thread of its own, because whoever wants to know may not wait.
 pub(crate) fn first_model(provider: &Provider, now: Timestamp) -> Option<String> {
     let limits = Limits {
-        connect: CONNECT,
-        first_byte: ANSWER,
-        idle: ANSWER,
+        connect: CONNECT_TIMEOUT,
+        first_byte: RESPONSE_TIMEOUT,
+        idle: RESPONSE_TIMEOUT,
         ..provider.limits
     };
     let http = Http::new(&provider.base_url, limits).ok()?;
@@ -52,18 +52,18 @@ pub(crate) fn first_model(provider: &Provider, now: Timestamp) -> Option<String>
         let Ok(runtime) = { runtime }.enable_all().build() else {
             return;
         };
-        let asker = Asker {
+        let asker = ListRequest {
             provider: &name,
-            manner: Manner::OpenAi,
+            api: ListApi::OpenAi,
             key: None,
             headers: &headers,
             now,
         };
-        let models = runtime.block_on(roll::models(&http, &asker));
+        let models = runtime.block_on(model_list::fetch(&http, &asker));
         // Who has stopped waiting does not want to know.
         _ = tell.send(models.ok());
     };
     let thread = std::thread::Builder::new().name("longhaul-ollama".to_owned());
     thread.spawn(ask).ok()?;
-    told.recv_timeout(WHOLE).ok()??.into_iter().next()
+    told.recv_timeout(TOTAL_TIMEOUT).ok()??.into_iter().next()
 }

@@ -5,17 +5,17 @@
 
 use std::time::Duration;
 
-use longhaul_core::suggest::nearest;
+use longhaul_core::suggest::closest;
 use longhaul_core::time::Millis;
 use longhaul_model::http::Limits;
 use longhaul_model::key::ApiKey;
 use serde_json::{Map, Value as Json};
 
-use crate::assemble::host;
+use crate::assemble::ollama_host;
+use crate::config::built_in_providers::{self, Api, BUILT_IN_PROVIDERS, SCRIPTED_PROVIDER};
 use crate::config::env::Env;
-use crate::config::known::{self, Api, KNOWN, SCRIPTED};
 use crate::config::settings::Config;
-use crate::config::value::{Hidden, Value};
+use crate::config::value::{SecretText, Value};
 
 /// A provider, and how it is asked.
 #[derive(Debug, Clone)]
@@ -35,8 +35,8 @@ pub struct Provider {
     /// How long is waited and how much is read.
     pub limits: Limits,
     /// Whether anything of it was set by somebody.
-    pub is_set: bool,
-    headers: Vec<(String, Hidden)>,
+    pub is_configured: bool,
+    headers: Vec<(String, SecretText)>,
 }
 
 impl Provider {
@@ -55,27 +55,25 @@ impl Provider {
     }
 
     /// The variables that may hold its key, as a person is told of them.
-    pub fn variables(&self) -> String {
+    pub fn key_variables(&self) -> String {
         self.key_env.join(" or ")
     }
 
     /// Headers that go with every request.
     pub fn headers(&self) -> Vec<(String, String)> {
         let pairs = self.headers.iter();
-        pairs
-            .map(|(name, value)| (name.clone(), value.reveal().to_owned()))
-            .collect()
+        pairs.map(|(name, value)| (name.clone(), value.reveal().to_owned())).collect()
     }
 
-    fn of(name: &str, config: &Config) -> Option<Self> {
+    fn from_config(name: &str, config: &Config) -> Option<Self> {
         let path = |key: &str| format!("providers.{name}.{key}");
-        let known = known::find(name);
-        let api = config.text(&path("api")).and_then(Api::read);
-        let host = (name == "ollama").then(|| config.env.var(host::HOST));
-        let host = host.flatten().and_then(host::base);
+        let known = built_in_providers::find(name);
+        let api = config.text(&path("api")).and_then(Api::parse);
+        let host = (name == "ollama").then(|| config.env.var(ollama_host::HOST_VAR));
+        let host = host.flatten().and_then(ollama_host::base_url);
         let base_url = config.text(&path("base_url")).map(str::to_owned);
         let key_env = match config.settings.contains_key(&path("key_env")) {
-            true => config.texts(&path("key_env")),
+            true => config.text_list(&path("key_env")),
             false => {
                 let names = known.map_or(&[][..], |known| known.key_env);
                 names.iter().map(|name| (*name).to_owned()).collect()
@@ -83,21 +81,19 @@ impl Provider {
         };
         let standard = Limits::default();
         let span = |key: &str, standard: Duration| {
-            let span = config.span(&path(key));
+            let span = config.duration(&path(key));
             span.map_or(standard, |Millis(millis)| Duration::from_millis(millis))
         };
         let prefix = format!("providers.{name}");
         Some(Self {
             name: name.to_owned(),
             api: api.or(known.map(|known| known.api))?,
-            is_set: host.is_some() || config.below(&prefix).next().is_some(),
-            base_url: base_url
-                .or(host)
-                .or(known.map(|known| known.base_url.to_owned()))?,
+            is_configured: host.is_some() || config.settings_below(&prefix).next().is_some(),
+            base_url: base_url.or(host).or(known.map(|known| known.base_url.to_owned()))?,
             key_env,
-            headers: headers(config, &path("headers")),
-            fields: fields(config, &path("fields")),
-            quirks: config.texts(&path("quirks")),
+            headers: configured_headers(config, &path("headers")),
+            fields: configured_fields(config, &path("fields")),
+            quirks: config.text_list(&path("quirks")),
             limits: Limits {
                 connect: span("connect_timeout", standard.connect),
                 first_byte: span("first_byte_timeout", standard.first_byte),
@@ -108,9 +104,9 @@ impl Provider {
     }
 }
 
-fn headers(config: &Config, path: &str) -> Vec<(String, Hidden)> {
-    let all = config.below(path).filter_map(|(name, setting)| {
-        let Value::Hidden(value) = &setting.value else {
+fn configured_headers(config: &Config, path: &str) -> Vec<(String, SecretText)> {
+    let all = config.settings_below(path).filter_map(|(name, setting)| {
+        let Value::Secret(value) = &setting.value else {
             return None;
         };
         Some((name.to_owned(), value.clone()))
@@ -118,8 +114,8 @@ fn headers(config: &Config, path: &str) -> Vec<(String, Hidden)> {
     all.collect()
 }
 
-fn fields(config: &Config, path: &str) -> Map<String, Json> {
-    let all = config.below(path).filter_map(|(name, setting)| {
+fn configured_fields(config: &Config, path: &str) -> Map<String, Json> {
+    let all = config.settings_below(path).filter_map(|(name, setting)| {
         let Value::Any(value) = &setting.value else {
             return None;
         };
@@ -134,16 +130,16 @@ pub struct Providers(Vec<Provider>);
 
 impl Providers {
     /// The providers that this project can use.
-    pub fn of(config: &Config) -> Self {
-        let mut names: Vec<&str> = KNOWN.iter().map(|known| known.name).collect();
-        for (path, _) in config.below("providers") {
+    pub fn from_config(config: &Config) -> Self {
+        let mut names: Vec<&str> = BUILT_IN_PROVIDERS.iter().map(|known| known.name).collect();
+        for (path, _) in config.settings_below("providers") {
             let name = path.split('.').next().unwrap_or_default();
             if !names.contains(&name) {
                 names.push(name);
             }
         }
         let all = names.into_iter();
-        Self(all.filter_map(|name| Provider::of(name, config)).collect())
+        Self(all.filter_map(|name| Provider::from_config(name, config)).collect())
     }
 
     /// All of them but the scripted one, which has no server.
@@ -157,12 +153,12 @@ impl Providers {
     /// There is none: which may have been meant, and how another one is made known.
     pub fn find(&self, name: &str) -> Result<&Provider, String> {
         let found = self.0.iter().find(|provider| provider.name == name);
-        found.ok_or_else(|| self.unknown(name))
+        found.ok_or_else(|| self.unknown_provider_message(name))
     }
 
-    fn unknown(&self, name: &str) -> String {
+    fn unknown_provider_message(&self, name: &str) -> String {
         let names = self.0.iter().map(|provider| provider.name.as_str());
-        let meant = nearest(name, names.chain([SCRIPTED]));
+        let meant = closest(name, names.chain([SCRIPTED_PROVIDER]));
         let meant = meant.map_or(String::new(), |meant| format!(" Did you mean `{meant}`?"));
         let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
         let own = match !name.is_empty() && name.chars().all(plain) {

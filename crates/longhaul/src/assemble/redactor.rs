@@ -7,20 +7,20 @@ use std::borrow::Cow;
 use longhaul_core::port::redact::Redact;
 use longhaul_core::redact::Redactor;
 
-use crate::assemble::clients::{unfinished, without_tokens};
+use crate::assemble::mcp_servers::{partial_token_len, redact_tokens};
 use crate::assemble::providers::Providers;
 use crate::config::settings::Config;
 
 /// The secrets of this project, by the names of their variables.
-pub fn known_secrets(config: &Config) -> Redactor {
-    let keys = Providers::of(config);
+pub fn build_redactor(config: &Config) -> Redactor {
+    let keys = Providers::from_config(config);
     let keys = keys.all().iter().flat_map(|provider| &provider.key_env);
-    let mut names = config.secrets();
+    let mut names = config.secret_names();
     names.extend(keys.cloned());
     names.sort_unstable();
     names.dedup();
     let set = names.iter().flat_map(|name| {
-        let values = config.env.secrets(name).into_iter();
+        let values = config.env.secret_values(name).into_iter();
         values.map(move |value| (name.as_str(), value))
     });
     Redactor::new(set)
@@ -32,15 +32,15 @@ pub struct ProjectRedactor(pub Redactor);
 
 impl Redact for ProjectRedactor {
     fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
-        let text = without_tokens(text);
+        let text = redact_tokens(text);
         match self.0.redact(&text) {
             Cow::Owned(clean) => Cow::Owned(clean),
             Cow::Borrowed(_) => text,
         }
     }
 
-    fn unfinished(&self, text: &str) -> usize {
-        self.0.unfinished(text).max(unfinished(text))
+    fn partial_match_len(&self, text: &str) -> usize {
+        self.0.partial_match_len(text).max(partial_token_len(text))
     }
 }
 
@@ -53,19 +53,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_begun_may_be_a_secret_or_a_token() {
+    fn a_partial_secret_or_token_is_detected() {
         let redactor = ProjectRedactor(Redactor::new([("KEY", "s3cret-of-a-project")]));
-        let oauth = longhaul_mcp::OAuth {
+        let oauth = longhaul_mcp::OAuthConfig {
             client_secret: Some("t0ken-of-a-login".to_owned()),
-            ..longhaul_mcp::OAuth::default()
+            ..longhaul_mcp::OAuthConfig::default()
         };
-        _ = longhaul_mcp::Login::new("/nowhere".into(), oauth, Arc::new(SystemClock));
+        _ = longhaul_mcp::LoginContext::new("/nowhere".into(), oauth, Arc::new(SystemClock));
         for (text, begun) in [
             ("it is s3cret-of", "s3cret-of"),
             ("it is t0ken-of-a", "t0ken-of-a"),
             ("it is nothing", ""),
         ] {
-            assert_eq!(redactor.unfinished(text), begun.len(), "{text}");
+            assert_eq!(redactor.partial_match_len(text), begun.len(), "{text}");
         }
         let clean = redactor.redact("t0ken-of-a-login, s3cret-of-a-project");
         assert!(!clean.contains("of-a"), "{clean}");

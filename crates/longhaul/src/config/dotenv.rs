@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use crate::inside::{self, Unread};
+use crate::project_file::{self, ProjectFileError};
 
 /// The name of the file.
 pub const FILE_NAME: &str = ".env";
@@ -17,7 +17,7 @@ const BYTES_MAX: usize = 1 << 20;
 
 /// Stands for `$` while the lines are taken apart. It is no letter of any script, so
 /// that a file which holds it is no file that a person wrote.
-const DOLLAR: char = '\u{fdd0}';
+const DOLLAR_PLACEHOLDER: char = '\u{fdd0}';
 
 /// What the file sets.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct Dotenv {
     /// Values by name. What stands there twice counts as it stands first.
     pub values: BTreeMap<String, String>,
     /// A line of it is no `NAME=VALUE`.
-    pub is_broken: bool,
+    pub is_malformed: bool,
 }
 
 impl fmt::Debug for Dotenv {
@@ -38,24 +38,24 @@ impl fmt::Debug for Dotenv {
 ///
 /// # Errors
 /// Why it can't be read, in words that go behind its name.
-pub fn read(root: &Path) -> Result<Dotenv, String> {
-    let bytes = match inside::read(root, Path::new(FILE_NAME), BYTES_MAX) {
+pub fn load(root: &Path) -> Result<Dotenv, String> {
+    let bytes = match project_file::read(root, Path::new(FILE_NAME), BYTES_MAX) {
         Ok(bytes) => bytes,
-        Err(Unread::Missing) => return Ok(Dotenv::default()),
+        Err(ProjectFileError::Missing) => return Ok(Dotenv::default()),
         Err(unread) => return Err(unread.to_string()),
     };
     let text = String::from_utf8_lossy(&bytes);
     let mut dotenv = Dotenv {
-        is_broken: std::str::from_utf8(&bytes).is_err() || text.contains(DOLLAR),
+        is_malformed: std::str::from_utf8(&bytes).is_err() || text.contains(DOLLAR_PLACEHOLDER),
         ..Dotenv::default()
     };
-    for line in dotenvy::from_read_iter(literal(&text).as_bytes()) {
+    for line in dotenvy::from_read_iter(protect_dollars(&text).as_bytes()) {
         match line {
             Ok((name, value)) => {
-                let value = value.replace(DOLLAR, "$");
+                let value = value.replace(DOLLAR_PLACEHOLDER, "$");
                 _ = dotenv.values.entry(name).or_insert(value);
             }
-            Err(_) => dotenv.is_broken = true,
+            Err(_) => dotenv.is_malformed = true,
         }
     }
     Ok(dotenv)
@@ -64,14 +64,14 @@ pub fn read(root: &Path) -> Result<Dotenv, String> {
 /// The text with every `$` out of reach of whoever takes the lines apart: that one
 /// would fill in lines before it, however often, and variables of this process. Only
 /// a `$` behind a backslash is left, for it is a letter there already.
-fn literal(text: &str) -> String {
+fn protect_dollars(text: &str) -> String {
     let mut is_escaped = false;
     let letters = text.chars().map(|letter| {
         let is_free = !is_escaped;
         is_escaped = is_free && letter == '\\';
         match letter {
-            '$' if is_free => DOLLAR,
-            DOLLAR => char::REPLACEMENT_CHARACTER,
+            '$' if is_free => DOLLAR_PLACEHOLDER,
+            DOLLAR_PLACEHOLDER => char::REPLACEMENT_CHARACTER,
             _ => letter,
         }
     });
@@ -91,22 +91,22 @@ mod tests {
         let file = folder.path().join(FILE_NAME);
         let lines: String = (0..80_000).map(|n| format!("A{n:05}=1\n")).collect();
         std::fs::write(&file, lines).unwrap();
-        assert_eq!(read(folder.path()).unwrap().values.len(), 80_000);
+        assert_eq!(load(folder.path()).unwrap().values.len(), 80_000);
         let open = format!("A=\"{}", "x\n".repeat(500_000));
         std::fs::write(&file, open).unwrap();
-        assert!(read(folder.path()).unwrap().is_broken);
+        assert!(load(folder.path()).unwrap().is_malformed);
     }
 
     #[test]
-    fn what_is_no_file_of_a_fair_length_is_told() {
+    fn a_special_or_oversized_dotenv_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(FILE_NAME);
         let check = |expected: &str| {
-            let why = read(folder.path()).unwrap_err();
+            let why = load(folder.path()).unwrap_err();
             assert!(why.contains(expected), "{why}");
             std::fs::remove_file(&file).unwrap();
         };
-        assert_eq!(read(folder.path()), Ok(Dotenv::default()));
+        assert_eq!(load(folder.path()), Ok(Dotenv::default()));
         symlink("/dev/zero", &file).unwrap();
         check("is a link that leads out of the project");
         rustix::fs::mkfifoat(rustix::fs::CWD, &file, 0o600.into()).unwrap();
@@ -114,20 +114,17 @@ mod tests {
         std::fs::write(&file, "#".repeat(BYTES_MAX + 1)).unwrap();
         check("is longer than 1048576 bytes");
         std::fs::write(&file, b"A=1\nA=2\nwhat is this\nB='2 3'\n").unwrap();
-        let read = read(folder.path()).unwrap();
-        assert!(read.is_broken);
+        let read = load(folder.path()).unwrap();
+        assert!(read.is_malformed);
         let values: Vec<_> = read.values.iter().collect();
         let is = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let wanted = [is("A", "1"), is("B", "2 3")];
-        assert_eq!(
-            values,
-            wanted.iter().map(|(a, b)| (a, b)).collect::<Vec<_>>()
-        );
+        assert_eq!(values, wanted.iter().map(|(a, b)| (a, b)).collect::<Vec<_>>());
         assert_eq!(format!("{read:?}"), "Dotenv(hidden)");
     }
 
     #[test]
-    fn a_dollar_is_a_letter_and_nothing_is_filled_in() {
+    fn a_dollar_is_literal_and_nothing_is_expanded() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join(FILE_NAME);
         // Every process has this one, so that whoever filled it in would be seen.
@@ -148,24 +145,24 @@ mod tests {
             ("v # $PATH ${", "v"),
         ] {
             std::fs::write(&file, format!("A=1\nB={written}\nC=3\n")).unwrap();
-            let read = read(folder.path()).unwrap();
+            let read = load(folder.path()).unwrap();
             let value = |name: &str| read.values.get(name).map(String::as_str);
-            assert!(!read.is_broken, "{written}");
+            assert!(!read.is_malformed, "{written}");
             assert_eq!(value("B"), Some(expect), "{written}");
             assert_eq!((value("A"), value("C")), (Some("1"), Some("3")));
         }
         std::fs::write(&file, "A='\u{fdd0}PATH'\n").unwrap();
-        let read = read(folder.path()).unwrap();
-        assert!(read.is_broken);
+        let read = load(folder.path()).unwrap();
+        assert!(read.is_malformed);
         assert_eq!(read.values["A"], "\u{fffd}PATH");
     }
 
     #[test]
-    fn what_is_read_is_never_more_than_what_is_written() {
+    fn values_are_never_longer_than_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let grown = format!("A={}\nB={}\n", "a".repeat(1_000), "$A".repeat(10_000));
         std::fs::write(folder.path().join(FILE_NAME), &grown).unwrap();
-        let read = read(folder.path()).unwrap();
+        let read = load(folder.path()).unwrap();
         let bytes = read.values.values().map(String::len).sum::<usize>();
         assert_eq!(bytes, 1_000 + 20_000);
     }

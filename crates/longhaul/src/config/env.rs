@@ -6,93 +6,84 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::config::surroundings::Surroundings;
+use crate::config::process_env::ProcessEnv;
 
 /// Variables by name.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Env {
-    all: Arc<BTreeMap<String, String>>,
+    vars: Arc<BTreeMap<String, String>>,
     /// Those of them that only the project's `.env` sets.
-    filed: Arc<BTreeSet<String>>,
+    from_dotenv: Arc<BTreeSet<String>>,
     /// What `.env` says, be it read for this command or not: to be taken out of what
     /// is kept, and for nothing else.
-    hidden: Arc<BTreeMap<String, String>>,
+    dotenv_secrets: Arc<BTreeMap<String, String>>,
 }
 
 impl Env {
     /// Those that are set here.
-    pub fn of(here: &Surroundings) -> Self {
+    pub fn new(here: &ProcessEnv) -> Self {
         Self {
-            all: Arc::new(here.env.clone()),
-            filed: Arc::new(here.filed.clone()),
-            hidden: Arc::default(),
+            vars: Arc::new(here.env.clone()),
+            from_dotenv: Arc::new(here.from_dotenv.clone()),
+            dotenv_secrets: Arc::default(),
         }
     }
 
     /// These, and no others.
-    pub(crate) fn only(values: BTreeMap<String, String>) -> Self {
-        Self {
-            all: Arc::new(values),
-            ..Self::default()
-        }
+    pub(crate) fn from_vars(values: BTreeMap<String, String>) -> Self {
+        Self { vars: Arc::new(values), ..Self::default() }
     }
 
     /// The same, which also knows these when somebody asks what is secret.
-    pub(crate) fn hiding(self, values: BTreeMap<String, String>) -> Self {
-        Self {
-            hidden: Arc::new(values),
-            ..self
-        }
+    pub(crate) fn with_dotenv_secrets(self, values: BTreeMap<String, String>) -> Self {
+        Self { dotenv_secrets: Arc::new(values), ..self }
     }
 
     /// The same, where `.env` says what it says there: a value of it counts as it
     /// was looked at, and not as it stood at another time.
-    pub(crate) fn refiled(&self, there: &Self) -> Self {
-        let mut all = (*self.all).clone();
-        for name in &*self.filed {
+    pub(crate) fn with_dotenv_of(&self, there: &Self) -> Self {
+        let mut all = (*self.vars).clone();
+        for name in &*self.from_dotenv {
             all.remove(name);
             if let Some(value) = there.var(name) {
                 all.insert(name.clone(), value.to_owned());
             }
         }
-        Self {
-            all: Arc::new(all),
-            ..self.clone()
-        }
+        Self { vars: Arc::new(all), ..self.clone() }
     }
 
     /// A variable that is set to something; blanks are nothing.
     pub fn var(&self, name: &str) -> Option<&str> {
-        said(&self.all, name)
+        non_blank(&self.vars, name)
     }
 
     /// A variable that the real environment sets, and not only the project's `.env`.
-    pub fn real(&self, name: &str) -> Option<&str> {
-        self.var(name).filter(|_| !self.is_filed(name))
+    pub fn process_var(&self, name: &str) -> Option<&str> {
+        self.var(name).filter(|_| !self.is_from_dotenv(name))
     }
 
     /// Whether only the project's `.env` sets this variable.
-    pub fn is_filed(&self, name: &str) -> bool {
-        self.filed.contains(name)
+    pub fn is_from_dotenv(&self, name: &str) -> bool {
+        self.from_dotenv.contains(name)
     }
 
     /// All that are set to something.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, &str)> {
-        let names = self.all.keys().map(String::as_str);
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let names = self.vars.keys().map(String::as_str);
         names.filter_map(|name| Some((name, self.var(name)?)))
     }
 
     /// What this variable may hold that nobody is to read: here, or in the
     /// project's `.env`.
-    pub fn secrets(&self, name: &str) -> Vec<&str> {
+    pub fn secret_values(&self, name: &str) -> Vec<&str> {
         let mut values: Vec<&str> = self.var(name).into_iter().collect();
-        values.extend(said(&self.hidden, name));
+        values.extend(non_blank(&self.dotenv_secrets, name));
         values.dedup();
         values
     }
 }
 
-fn said<'a>(values: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
+fn non_blank<'a>(values: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
     let value = values.get(name).map(|value| value.trim());
     value.filter(|value| !value.is_empty())
 }

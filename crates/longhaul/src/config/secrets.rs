@@ -8,8 +8,8 @@ use crate::config::settings::Config;
 
 /// Which of the names hide nothing, and why.
 pub fn notes(config: &Config) -> Vec<String> {
-    let notes = config.secrets().into_iter().filter_map(|name| {
-        let values = config.env.secrets(&name);
+    let notes = config.secret_names().into_iter().filter_map(|name| {
+        let values = config.env.secret_values(&name);
         if values.is_empty() {
             return Some(format!(
                 "`[secrets] names` lists {name}, which has no value here: there is nothing to take out"

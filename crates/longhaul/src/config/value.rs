@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use longhaul_core::time::Millis;
 use serde_json::Value as Json;
 
-use crate::span;
+use crate::duration;
 
 /// A value that a key may have.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,17 +16,17 @@ pub enum Value {
     /// Text.
     Text(String),
     /// A whole number.
-    Whole(u64),
+    Integer(u64),
     /// A number.
-    Real(f64),
+    Float(f64),
     /// Yes or no.
-    Flag(bool),
+    Boolean(bool),
     /// A span of time.
-    Span(Millis),
+    Duration(Millis),
     /// Texts.
-    Texts(Vec<String>),
+    TextList(Vec<String>),
     /// Text that may be a secret.
-    Hidden(Hidden),
+    Secret(SecretText),
     /// What only its reader understands.
     Any(Json),
 }
@@ -36,9 +36,9 @@ const MASK: &str = "***";
 
 /// A text that nobody is shown.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Hidden(String);
+pub struct SecretText(String);
 
-impl Hidden {
+impl SecretText {
     /// This text, hidden from here on.
     pub fn new(text: &str) -> Self {
         Self(text.to_owned())
@@ -50,7 +50,7 @@ impl Hidden {
     }
 }
 
-impl fmt::Debug for Hidden {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(MASK)
     }
@@ -58,36 +58,36 @@ impl fmt::Debug for Hidden {
 
 impl Value {
     /// The texts in it, one or several.
-    pub fn words(&self) -> Vec<String> {
+    pub fn texts(&self) -> Vec<String> {
         match self {
             Self::Text(text) => vec![text.clone()],
-            Self::Texts(texts) => texts.clone(),
-            Self::Whole(_) | Self::Real(_) | Self::Flag(_) => Vec::new(),
-            Self::Span(_) | Self::Hidden(_) | Self::Any(_) => Vec::new(),
+            Self::TextList(texts) => texts.clone(),
+            Self::Integer(_) | Self::Float(_) | Self::Boolean(_) => Vec::new(),
+            Self::Duration(_) | Self::Secret(_) | Self::Any(_) => Vec::new(),
         }
     }
 
     /// The value as JSON, for people: without passwords.
-    pub fn shown(&self) -> Json {
+    pub fn redacted_json(&self) -> Json {
         match self {
-            Self::Text(text) => Json::from(without_password(text)),
-            Self::Whole(whole) => Json::from(*whole),
-            Self::Real(real) => Json::from(*real),
-            Self::Flag(flag) => Json::from(*flag),
-            Self::Span(span) => Json::from(span::write(*span)),
-            Self::Texts(texts) => texts.iter().map(|text| without_password(text)).collect(),
-            Self::Hidden(_) => Json::from(MASK),
-            Self::Any(json) => hidden(json),
+            Self::Text(text) => Json::from(redact_password(text)),
+            Self::Integer(whole) => Json::from(*whole),
+            Self::Float(real) => Json::from(*real),
+            Self::Boolean(flag) => Json::from(*flag),
+            Self::Duration(span) => Json::from(duration::format(*span)),
+            Self::TextList(texts) => texts.iter().map(|text| redact_password(text)).collect(),
+            Self::Secret(_) => Json::from(MASK),
+            Self::Any(json) => redact_json(json),
         }
     }
 }
 
-fn hidden(json: &Json) -> Json {
+fn redact_json(json: &Json) -> Json {
     match json {
-        Json::String(text) => Json::from(without_password(text)),
-        Json::Array(list) => list.iter().map(hidden).collect(),
+        Json::String(text) => Json::from(redact_password(text)),
+        Json::Array(list) => list.iter().map(redact_json).collect(),
         Json::Object(map) => {
-            let pairs = map.iter().map(|(key, value)| (key.clone(), hidden(value)));
+            let pairs = map.iter().map(|(key, value)| (key.clone(), redact_json(value)));
             Json::Object(pairs.collect())
         }
         Json::Null | Json::Bool(_) | Json::Number(_) => json.clone(),
@@ -96,7 +96,7 @@ fn hidden(json: &Json) -> Json {
 
 /// An address with what stands between `user:` and `@host` taken out; the
 /// values of keys like `password=` too.
-pub(crate) fn without_password(text: &str) -> String {
+pub(crate) fn redact_password(text: &str) -> String {
     let mut shown = text.to_owned();
     if let Some((scheme, rest)) = text.split_once("://") {
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -130,20 +130,20 @@ pub enum Origin {
     /// This variable of the environment.
     Environment(String),
     /// This variable of the project's `.env`.
-    EnvFile(String),
+    Dotenv(String),
     /// This flag.
     Flag(String),
     /// Several, each a part of it.
-    Together(Vec<Self>),
+    Merged(Vec<Self>),
 }
 
 impl Origin {
     /// Whether a file of the project says so, or a part of it.
     pub fn is_project(&self) -> bool {
         match self {
-            Self::ProjectFile(..) | Self::EnvFile(_) => true,
+            Self::ProjectFile(..) | Self::Dotenv(_) => true,
             Self::Default | Self::UserFile(..) | Self::Environment(_) | Self::Flag(_) => false,
-            Self::Together(all) => all.iter().any(Self::is_project),
+            Self::Merged(all) => all.iter().any(Self::is_project),
         }
     }
 }
@@ -155,9 +155,9 @@ impl fmt::Display for Origin {
             Self::UserFile(path, line) => write!(f, "user file {}:{line}", path.display()),
             Self::ProjectFile(path, line) => write!(f, "project file {}:{line}", path.display()),
             Self::Environment(name) => write!(f, "environment {name}"),
-            Self::EnvFile(name) => write!(f, ".env {name}"),
+            Self::Dotenv(name) => write!(f, ".env {name}"),
             Self::Flag(name) => write!(f, "flag {name}"),
-            Self::Together(all) => {
+            Self::Merged(all) => {
                 let all: Vec<String> = all.iter().map(ToString::to_string).collect();
                 f.write_str(&all.join(" and "))
             }
@@ -176,28 +176,25 @@ pub struct Setting {
 
 impl Setting {
     /// A list with what another adds to it.
-    pub(crate) fn and(self, more: Self) -> Self {
-        let mut words = self.value.words();
-        for word in more.value.words() {
+    pub(crate) fn merge(self, more: Self) -> Self {
+        let mut words = self.value.texts();
+        for word in more.value.texts() {
             if !words.contains(&word) {
                 words.push(word);
             }
         }
         let origin = match self.origin {
             Origin::Default => more.origin,
-            Origin::Together(mut all) => {
+            Origin::Merged(mut all) => {
                 all.push(more.origin);
-                Origin::Together(all)
+                Origin::Merged(all)
             }
             one @ (Origin::UserFile(..)
             | Origin::ProjectFile(..)
             | Origin::Environment(_)
-            | Origin::EnvFile(_)
-            | Origin::Flag(_)) => Origin::Together(vec![one, more.origin]),
+            | Origin::Dotenv(_)
+            | Origin::Flag(_)) => Origin::Merged(vec![one, more.origin]),
         };
-        Self {
-            value: Value::Texts(words),
-            origin,
-        }
+        Self { value: Value::TextList(words), origin }
     }
 }

@@ -6,24 +6,26 @@
 use crate::config::env::Env;
 
 /// The longest text that is filled in: no program can be handed a longer argument.
-pub(crate) const FILLED_MAX: usize = 128 << 10;
+pub(crate) const EXPANDED_BYTES_MAX: usize = 128 << 10;
 
 /// Why a text can't be filled in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfilled {
+pub enum ExpandError {
     /// A variable that is not set, and for which nothing else is said.
     #[error("the variable {0} is not set, and no default is written as `${{{0}:-...}}`")]
     Missing(String),
     /// Its variables say too much.
-    #[error("with the variable {0} filled in a text of it is longer than {FILLED_MAX} bytes")]
-    Long(String),
+    #[error(
+        "with the variable {0} filled in a text of it is longer than {EXPANDED_BYTES_MAX} bytes"
+    )]
+    TooLong(String),
 }
 
 /// A piece of a text.
 #[derive(Debug, PartialEq, Eq)]
-enum Piece<'a> {
+enum Segment<'a> {
     /// As it stands.
-    Plain(&'a str),
+    Literal(&'a str),
     /// The value of this variable, or what is said for it.
     Variable(&'a str, Option<&'a str>),
 }
@@ -32,16 +34,16 @@ enum Piece<'a> {
 ///
 /// # Errors
 /// A variable is not set, or makes the text too long.
-pub fn expand(text: &str, env: &Env) -> Result<String, Unfilled> {
+pub fn expand(text: &str, env: &Env) -> Result<String, ExpandError> {
     expand_or(text, env, |name, default| match default {
         Some(default) => Ok(default.to_owned()),
-        None => Err(Unfilled::Missing(name.to_owned())),
+        None => Err(ExpandError::Missing(name.to_owned())),
     })
 }
 
 /// The text with those variables filled in that are set there; others stand as
 /// they are written.
-pub(crate) fn expand_known(text: &str, env: &Env) -> Result<String, Unfilled> {
+pub(crate) fn expand_known(text: &str, env: &Env) -> Result<String, ExpandError> {
     expand_or(text, env, |name, default| {
         Ok(match default {
             Some(default) => format!("${{{name}:-{default}}}"),
@@ -53,15 +55,15 @@ pub(crate) fn expand_known(text: &str, env: &Env) -> Result<String, Unfilled> {
 fn expand_or(
     text: &str,
     env: &Env,
-    unset: impl Fn(&str, Option<&str>) -> Result<String, Unfilled>,
-) -> Result<String, Unfilled> {
+    unset: impl Fn(&str, Option<&str>) -> Result<String, ExpandError>,
+) -> Result<String, ExpandError> {
     let mut whole = String::new();
-    for piece in pieces(text) {
+    for piece in split_segments(text) {
         match piece {
-            Piece::Plain(plain) => whole.push_str(plain),
-            Piece::Variable(name, default) => match env.var(name) {
-                Some(value) if whole.len() + value.len() > FILLED_MAX => {
-                    return Err(Unfilled::Long(name.to_owned()));
+            Segment::Literal(plain) => whole.push_str(plain),
+            Segment::Variable(name, default) => match env.var(name) {
+                Some(value) if whole.len() + value.len() > EXPANDED_BYTES_MAX => {
+                    return Err(ExpandError::TooLong(name.to_owned()));
                 }
                 Some(value) => whole.push_str(value),
                 None => whole.push_str(&unset(name, default)?),
@@ -73,33 +75,33 @@ fn expand_or(
 
 /// The names of the variables in a text.
 pub fn variables(text: &str) -> impl Iterator<Item = &str> {
-    pieces(text).into_iter().filter_map(|piece| match piece {
-        Piece::Variable(name, _) => Some(name),
-        Piece::Plain(_) => None,
+    split_segments(text).into_iter().filter_map(|piece| match piece {
+        Segment::Variable(name, _) => Some(name),
+        Segment::Literal(_) => None,
     })
 }
 
-fn pieces(text: &str) -> Vec<Piece<'_>> {
+fn split_segments(text: &str) -> Vec<Segment<'_>> {
     let mut pieces = Vec::new();
     let (mut rest, mut from) = (text, 0);
     while let Some(found) = rest[from..].find("${") {
         let start = from + found;
-        let Some((piece, end)) = variable(&rest[start..]) else {
+        let Some((piece, end)) = parse_variable(&rest[start..]) else {
             // What only looks like a variable stands as it is.
             from = start + 2;
             continue;
         };
-        pieces.push(Piece::Plain(&rest[..start]));
+        pieces.push(Segment::Literal(&rest[..start]));
         pieces.push(piece);
         rest = &rest[start + end..];
         from = 0;
     }
-    pieces.push(Piece::Plain(rest));
+    pieces.push(Segment::Literal(rest));
     pieces
 }
 
 /// The variable that this text begins with, and how long it is written.
-fn variable(text: &str) -> Option<(Piece<'_>, usize)> {
+fn parse_variable(text: &str) -> Option<(Segment<'_>, usize)> {
     let end = text.find('}')?;
     let inside = text.get(2..end)?;
     let (name, default) = match inside.split_once(":-") {
@@ -108,23 +110,23 @@ fn variable(text: &str) -> Option<(Piece<'_>, usize)> {
     };
     let starts = name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_');
     let fits = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-    (starts && name.chars().all(fits)).then_some((Piece::Variable(name, default), end + 1))
+    (starts && name.chars().all(fits)).then_some((Segment::Variable(name, default), end + 1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::surroundings::Surroundings;
+    use crate::config::process_env::ProcessEnv;
 
     #[test]
-    fn variables_are_filled_in_and_what_is_missing_is_named() {
-        let here = Surroundings {
+    fn variables_are_expanded_and_missing_ones_are_named() {
+        let here = ProcessEnv {
             env: [("TOKEN", "t0k"), ("EMPTY", ""), ("DOLLAR", "${TOKEN}")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into(),
-            ..Surroundings::default()
+            ..ProcessEnv::default()
         };
-        let env = Env::of(&here);
+        let env = Env::new(&here);
         for (text, expect) in [
             ("plain", Ok("plain")),
             ("", Ok("")),
@@ -144,27 +146,24 @@ mod tests {
         ] {
             let got = expand(text, &env);
             let expect = expect.map(str::to_owned);
-            let expect = expect.map_err(|name| Unfilled::Missing(name.to_owned()));
+            let expect = expect.map_err(|name| ExpandError::Missing(name.to_owned()));
             assert_eq!(got, expect, "{text}");
         }
         let known = expand_known("a${TOKEN:-x} ${MISSING} ${EMPTY:-y}${1}", &env);
         assert_eq!(known.unwrap(), "at0k ${MISSING} ${EMPTY:-y}${1}");
         let names: Vec<&str> = variables("${A}-${B:-x}${1}").collect();
         assert_eq!(names, ["A", "B"]);
-        let said = Unfilled::Missing("A".to_owned()).to_string();
-        assert_eq!(
-            said,
-            "the variable A is not set, and no default is written as `${A:-...}`"
-        );
+        let said = ExpandError::Missing("A".to_owned()).to_string();
+        assert_eq!(said, "the variable A is not set, and no default is written as `${A:-...}`");
     }
 
     #[test]
-    fn a_few_variables_make_no_text_of_any_length() {
-        let long = "a".repeat(FILLED_MAX / 2);
-        let env = Env::only([("A".to_owned(), long)].into());
+    fn the_expanded_length_is_limited() {
+        let long = "a".repeat(EXPANDED_BYTES_MAX / 2);
+        let env = Env::from_vars([("A".to_owned(), long)].into());
         assert!(expand("${A}${A}", &env).is_ok());
         for text in ["${A}${A}b${A}", "b${A}${A}"] {
-            let long = Err(Unfilled::Long("A".to_owned()));
+            let long = Err(ExpandError::TooLong("A".to_owned()));
             assert_eq!(expand(text, &env), long);
             assert_eq!(expand_known(text, &env), long);
         }

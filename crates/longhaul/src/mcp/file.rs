@@ -7,15 +7,15 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use longhaul_core::raw::Hash;
-use longhaul_core::suggest::nearest;
+use longhaul_core::suggest::closest;
 
 use crate::config::dotenv;
 use crate::config::env::Env;
 use crate::config::settings::Config;
-use crate::inside::{self, Unread};
 use crate::mcp::name::FILE_NAME;
-use crate::mcp::read;
-use crate::mcp::server::{Remark, Server, Way};
+use crate::mcp::parser;
+use crate::mcp::server::{Remark, ServerConfig, Transport};
+use crate::project_file::{self, ProjectFileError};
 
 /// More than this is no list of servers.
 const BYTES_MAX: usize = 1 << 20;
@@ -32,10 +32,10 @@ pub struct McpFile {
     /// The hash of its bytes; none: it is not there, or can't be read.
     pub hash: Option<Hash>,
     /// Its servers, in its order.
-    pub servers: Vec<Server>,
+    pub servers: Vec<ServerConfig>,
     /// What the project's `.env` sets of the variables that they read: it comes with
     /// the project as this file does, and is decided about with it.
-    pub filed: Env,
+    pub dotenv_values: Env,
     /// Why none of them can be used.
     pub problems: Vec<Remark>,
     /// What should be known though nothing is wrong.
@@ -44,21 +44,18 @@ pub struct McpFile {
 
 impl McpFile {
     /// The file of this project.
-    pub fn of(config: &Config) -> Self {
-        Self::at(&config.root.join(FILE_NAME))
+    pub fn load(config: &Config) -> Self {
+        Self::load_from(&config.root.join(FILE_NAME))
     }
 
     /// The file at this place.
-    pub fn at(path: &Path) -> Self {
-        let file = Self {
-            path: path.to_owned(),
-            ..Self::default()
-        };
+    pub fn load_from(path: &Path) -> Self {
+        let file = Self { path: path.to_owned(), ..Self::default() };
         let broken = |message: String| {
             let place = None;
-            vec![Remark { place, message }]
+            vec![Remark { position: place, message }]
         };
-        let bytes = match bytes(path) {
+        let bytes = match read_bytes(path) {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return file,
             Err(message) => {
@@ -66,19 +63,15 @@ impl McpFile {
                 return Self { problems, ..file };
             }
         };
-        let hash = Some(Hash::of(&bytes));
+        let hash = Some(Hash::digest(&bytes));
         let Ok(text) = String::from_utf8(bytes) else {
             let problems = broken("is not written in UTF-8".to_owned());
-            return Self {
-                hash,
-                problems,
-                ..file
-            };
+            return Self { hash, problems, ..file };
         };
-        let read = read::read(&text);
+        let read = parser::parse(&text);
         Self {
             hash,
-            filed: filed(path, &read.servers),
+            dotenv_values: dotenv_values(path, &read.servers),
             servers: read.servers,
             problems: read.problems,
             notes: read.notes,
@@ -87,7 +80,7 @@ impl McpFile {
     }
 
     /// Whether there is something, be it sound or not.
-    pub fn is_there(&self) -> bool {
+    pub fn exists(&self) -> bool {
         self.hash.is_some() || !self.problems.is_empty()
     }
 
@@ -97,20 +90,18 @@ impl McpFile {
             return Some(NO_CLIENT.to_owned());
         }
         let problem = self.problems.first()?;
-        Some(format!(
-            "{problem}: mend it, and look with `longhaul mcp ls`"
-        ))
+        Some(format!("{problem}: mend it, and look with `longhaul mcp ls`"))
     }
 
     /// Why there is no server at all, in words that go on a sentence; none: there is one.
-    pub fn lack(&self) -> Option<String> {
+    pub fn no_servers_reason(&self) -> Option<String> {
         if let Some(why) = self.unusable() {
             return Some(why);
         }
         if !self.servers.is_empty() {
             return None;
         }
-        Some(match self.is_there() {
+        Some(match self.exists() {
             true => format!("`{FILE_NAME}` names none: add it there"),
             false => format!(
                 "there is no `{FILE_NAME}`: write it into the project's folder, and look with \
@@ -123,13 +114,13 @@ impl McpFile {
     ///
     /// # Errors
     /// There is none, or the file is broken, in a sentence that says what to mend.
-    pub fn find(&self, name: &str) -> Result<&Server, String> {
+    pub fn find(&self, name: &str) -> Result<&ServerConfig, String> {
         if let Some(why) = self.unusable() {
             return Err(format!("{why}."));
         }
         let found = self.servers.iter().find(|server| server.name == name);
         found.ok_or_else(|| {
-            if !self.is_there() {
+            if !self.exists() {
                 return format!(
                     "There is no `{FILE_NAME}` in {}, so there is no server `{name}`. \
                      Write it there, and look with `longhaul mcp ls`.",
@@ -137,7 +128,7 @@ impl McpFile {
                 );
             }
             let known = self.servers.iter().map(|server| server.name.as_str());
-            let meant = match nearest(name, known.clone()) {
+            let meant = match closest(name, known.clone()) {
                 Some(near) => format!("Did you mean `{near}`?"),
                 None => format!("There are: {}.", known.collect::<Vec<_>>().join(", ")),
             };
@@ -146,24 +137,24 @@ impl McpFile {
     }
 }
 
-fn bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
+fn read_bytes(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let root = path.parent().unwrap_or(path);
-    match inside::read(root, Path::new(FILE_NAME), BYTES_MAX) {
+    match project_file::read(root, Path::new(FILE_NAME), BYTES_MAX) {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(Unread::Missing) => Ok(None),
-        Err(Unread::Long(most)) => Err(format!("is too long: {most} bytes at most")),
+        Err(ProjectFileError::Missing) => Ok(None),
+        Err(ProjectFileError::TooLong(most)) => Err(format!("is too long: {most} bytes at most")),
         Err(unread) => Err(unread.to_string()),
     }
 }
 
 /// What the `.env` beside the file says of the variables that servers are filled
 /// in with. One that can't be read fills in nothing.
-fn filed(path: &Path, servers: &[Server]) -> Env {
+fn dotenv_values(path: &Path, servers: &[ServerConfig]) -> Env {
     let root = path.parent().unwrap_or(path);
-    let mut values = dotenv::read(root).unwrap_or_default().values;
+    let mut values = dotenv::load(root).unwrap_or_default().values;
     let used = servers.iter().filter(|server| !server.disabled);
-    let ways = used.filter_map(|server| server.way.as_ref());
-    let names: BTreeSet<&str> = ways.flat_map(Way::variables).collect();
+    let ways = used.filter_map(|server| server.transport.as_ref());
+    let names: BTreeSet<&str> = ways.flat_map(Transport::variables).collect();
     values.retain(|name, _| names.contains(name.as_str()));
-    Env::only(values)
+    Env::from_vars(values)
 }

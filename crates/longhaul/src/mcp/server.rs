@@ -6,24 +6,24 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use longhaul_core::oauth::OAuth;
+use longhaul_core::oauth::OAuthConfig;
 use longhaul_core::time::Millis;
 
 use crate::mcp::expand::variables;
-use crate::written::Place;
+use crate::spanned::Position;
 
 /// So long a server may take for one answer where nothing is said.
-pub const TIMEOUT: Millis = Millis::from_secs(60);
+pub const DEFAULT_TIMEOUT: Millis = Millis::from_secs(60);
 
 /// A server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerConfig {
     /// Its name.
     pub name: String,
     /// Where it stands in the file.
-    pub place: Place,
+    pub position: Position,
     /// How it is reached; none: its problems say why that is not known.
-    pub way: Option<Way>,
+    pub transport: Option<Transport>,
     /// Each run has one of its own.
     pub per_run: bool,
     /// So long it may take for one answer.
@@ -38,7 +38,7 @@ pub struct Server {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
     /// Where; none: it is about the whole file.
-    pub place: Option<Place>,
+    pub position: Option<Position>,
     /// What, and what would be right.
     pub message: String,
 }
@@ -46,7 +46,7 @@ pub struct Remark {
 impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = crate::mcp::name::FILE_NAME;
-        match self.place {
+        match self.position {
             Some(place) => write!(f, "{file}:{place}: {}", self.message),
             None => write!(f, "{file}: {}", self.message),
         }
@@ -55,7 +55,7 @@ impl fmt::Display for Remark {
 
 /// How a server is reached, as it is written: variables stand by their names.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Way {
+pub enum Transport {
     /// A program that is started, and spoken with over its pipes.
     Stdio {
         /// The program.
@@ -74,19 +74,19 @@ pub enum Way {
         /// Further headers of every request.
         headers: BTreeMap<String, String>,
         /// How one logs in there.
-        oauth: OAuth,
+        oauth: OAuthConfig,
     },
 }
 
-impl fmt::Debug for Way {
+impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.said())
+        f.write_str(&self.describe())
     }
 }
 
-impl Way {
+impl Transport {
     /// The name of its transport.
-    pub const fn transport(&self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
             Self::Stdio { .. } => "stdio",
             Self::Http { .. } => "http",
@@ -94,10 +94,10 @@ impl Way {
     }
 
     /// In one line: the command with its arguments, or the address.
-    pub fn said(&self) -> String {
+    pub fn describe(&self) -> String {
         match self {
-            Self::Stdio { command, args, .. } => argv(std::iter::once(command).chain(args)),
-            Self::Http { url, .. } => without_query(url),
+            Self::Stdio { command, args, .. } => format_argv(std::iter::once(command).chain(args)),
+            Self::Http { url, .. } => redact_url(url),
         }
     }
 
@@ -122,20 +122,11 @@ impl Way {
     /// Every text in which variables may stand.
     pub(crate) fn texts(&self) -> Vec<&String> {
         match self {
-            Self::Stdio {
-                command,
-                args,
-                env,
-                cwd,
-            } => {
+            Self::Stdio { command, args, env, cwd } => {
                 let words = [command].into_iter().chain(args).chain(cwd);
                 words.chain(env.values()).collect()
             }
-            Self::Http {
-                url,
-                headers,
-                oauth,
-            } => {
+            Self::Http { url, headers, oauth } => {
                 let words = [url].into_iter().chain(headers.values());
                 words.chain(oauth_texts(oauth)).collect()
             }
@@ -155,25 +146,16 @@ impl Way {
             filled.collect::<Result<BTreeMap<_, _>, E>>()
         };
         Ok(match self {
-            Self::Stdio {
-                command,
-                args,
-                env,
-                cwd,
-            } => Self::Stdio {
+            Self::Stdio { command, args, env, cwd } => Self::Stdio {
                 command: fill(command)?,
                 args: list(args)?,
                 env: map(env)?,
                 cwd: word(cwd)?,
             },
-            Self::Http {
-                url,
-                headers,
-                oauth,
-            } => Self::Http {
+            Self::Http { url, headers, oauth } => Self::Http {
                 url: fill(url)?,
                 headers: map(headers)?,
-                oauth: OAuth {
+                oauth: OAuthConfig {
                     client_id: word(&oauth.client_id)?,
                     client_secret: word(&oauth.client_secret)?,
                     client_metadata_url: word(&oauth.client_metadata_url)?,
@@ -186,18 +168,14 @@ impl Way {
 }
 
 /// The texts of a login in which variables may stand.
-pub(crate) fn oauth_texts(oauth: &OAuth) -> impl Iterator<Item = &String> {
-    let words = [
-        &oauth.client_id,
-        &oauth.client_secret,
-        &oauth.client_metadata_url,
-    ];
+pub(crate) fn oauth_texts(oauth: &OAuthConfig) -> impl Iterator<Item = &String> {
+    let words = [&oauth.client_id, &oauth.client_secret, &oauth.client_metadata_url];
     words.into_iter().flatten().chain(&oauth.scopes)
 }
 
 /// A command as it could be typed: what is not plain is quoted, so that two
 /// arguments never read as one, nor one as two.
-pub fn argv<'a>(words: impl IntoIterator<Item = &'a String>) -> String {
+pub fn format_argv<'a>(words: impl IntoIterator<Item = &'a String>) -> String {
     let said = words.into_iter().map(|word| {
         let plain =
             |letter: char| letter.is_ascii_alphanumeric() || "@%+=:,./_-${}".contains(letter);
@@ -210,7 +188,7 @@ pub fn argv<'a>(words: impl IntoIterator<Item = &'a String>) -> String {
 }
 
 /// An address without who asks and without what stands behind the `?`.
-pub fn without_query(url: &str) -> String {
+pub fn redact_url(url: &str) -> String {
     let end = url.find(['?', '#']);
     let (shown, more) = match end {
         Some(end) => (&url[..end], "?..."),
@@ -221,9 +199,7 @@ pub fn without_query(url: &str) -> String {
             // Whoever asks takes both for the end of the host.
             let end = rest.find(['/', '\\']).unwrap_or(rest.len());
             let (authority, path) = rest.split_at(end);
-            let host = authority
-                .rsplit_once('@')
-                .map_or(authority, |(_, host)| host);
+            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
             format!("{scheme}://{host}{path}")
         }
         None => shown.to_owned(),
@@ -232,8 +208,8 @@ pub fn without_query(url: &str) -> String {
 }
 
 /// Who is asked at an address.
-pub(crate) fn origin(url: &str) -> String {
-    let bare = without_query(url);
+pub(crate) fn url_origin(url: &str) -> String {
+    let bare = redact_url(url);
     match bare.split_once("://") {
         Some((scheme, rest)) => {
             let host = rest.split(['/', '\\', '?']).next().unwrap_or_default();
@@ -248,64 +224,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_a_way_holds_no_secret_and_reads_as_it_is() {
-        let words = |words: &[&str]| {
-            words
-                .iter()
-                .map(|word| (*word).to_owned())
-                .collect::<Vec<_>>()
-        };
+    fn a_transport_description_is_quoted_and_holds_no_secret() {
+        let words =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         for (words, said) in [
-            (
-                words(&["npx", "-y", "@scope/server"]),
-                "npx -y @scope/server",
-            ),
+            (words(&["npx", "-y", "@scope/server"]), "npx -y @scope/server"),
             (words(&["sh", "-c", "a b"]), "sh -c \"a b\""),
-            (
-                words(&["x", "", "two\nlines", "\u{202e}"]),
-                "x \"\" \"two\\nlines\" \"\\u{202e}\"",
-            ),
+            (words(&["x", "", "two\nlines", "\u{202e}"]), "x \"\" \"two\\nlines\" \"\\u{202e}\""),
             (words(&["x", "${TOKEN}"]), "x ${TOKEN}"),
         ] {
-            assert_eq!(argv(&words), said);
+            assert_eq!(format_argv(&words), said);
         }
         for (url, said) in [
             ("https://a.example/mcp", "https://a.example/mcp"),
-            (
-                "https://u:p@a.example/mcp?key=s3",
-                "https://a.example/mcp?...",
-            ),
+            ("https://u:p@a.example/mcp?key=s3", "https://a.example/mcp?..."),
             ("https://a.example?key=@s3", "https://a.example?..."),
             ("${BASE}/mcp", "${BASE}/mcp"),
-            (
-                "https://evil.example\\@a.example/",
-                "https://evil.example\\@a.example/",
-            ),
+            ("https://evil.example\\@a.example/", "https://evil.example\\@a.example/"),
         ] {
-            assert_eq!(without_query(url), said);
+            assert_eq!(redact_url(url), said);
         }
         for (url, said) in [
-            (
-                "https://u:p@a.example:8/mcp/s3?key=s3",
-                "https://a.example:8",
-            ),
+            ("https://u:p@a.example:8/mcp/s3?key=s3", "https://a.example:8"),
             ("https://a.example?key=s3", "https://a.example"),
             ("https://evil.example\\@a.example/", "https://evil.example"),
             ("${BASE}/mcp", "${BASE}/mcp"),
         ] {
-            assert_eq!(origin(url), said);
+            assert_eq!(url_origin(url), said);
         }
-        let way = Way::Http {
+        let way = Transport::Http {
             url: "https://a.example/${PLACE}".to_owned(),
-            headers: [(
-                "Authorization".to_owned(),
-                "Bearer s3cret ${TOKEN}".to_owned(),
-            )]
-            .into(),
-            oauth: OAuth {
+            headers: [("Authorization".to_owned(), "Bearer s3cret ${TOKEN}".to_owned())].into(),
+            oauth: OAuthConfig {
                 client_id: Some("${CLIENT}".to_owned()),
                 client_secret: Some("s3cret".to_owned()),
-                ..OAuth::default()
+                ..OAuthConfig::default()
             },
         };
         assert_eq!(way.variables(), ["CLIENT", "PLACE", "TOKEN"]);

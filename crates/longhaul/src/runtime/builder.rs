@@ -11,8 +11,8 @@ use longhaul_core::port::tool::Progress;
 use serde::Serialize;
 
 use crate::agent::Agent;
-use crate::assemble::program::{open_project, open_without_project};
-use crate::assemble::registered::Registered;
+use crate::assemble::embedded::{open_project, open_without_project};
+use crate::assemble::registrations::Registrations;
 use crate::error::Error;
 use crate::handler::{Handler, HandlerError, HandlerRequest};
 use crate::process;
@@ -26,7 +26,7 @@ pub struct RuntimeBuilder {
     store: Option<String>,
     project: Option<PathBuf>,
     agents: Vec<Agent>,
-    registered: Registered,
+    registrations: Registrations,
 }
 
 impl RuntimeBuilder {
@@ -72,13 +72,13 @@ impl RuntimeBuilder {
         T: Serialize,
     {
         let handler = Handler::new(name.into(), function);
-        self.registered.handlers.push(handler);
+        self.registrations.handlers.push(handler);
         self
     }
 
     /// Adds a model under the name by which agents ask for it.
     pub fn model(mut self, name: impl Into<String>, model: impl Model + 'static) -> Self {
-        self.registered.add_model(name.into(), Arc::new(model));
+        self.registrations.add_model(name.into(), Arc::new(model));
         self
     }
 
@@ -89,7 +89,7 @@ impl RuntimeBuilder {
         provider: impl ContextProvider + 'static,
     ) -> Self {
         let provider = Arc::new(provider);
-        self.registered.add_context_provider(name.into(), provider);
+        self.registrations.add_context_provider(name.into(), provider);
         self
     }
 
@@ -113,26 +113,26 @@ impl RuntimeBuilder {
     pub async fn open(mut self) -> Result<Runtime, Error> {
         for agent in self.agents {
             let (definition, tools) = agent.build()?;
-            self.registered.agents.push(definition);
-            self.registered.tools.extend(tools);
+            self.registrations.agents.push(definition);
+            self.registrations.tools.extend(tools);
         }
-        if let Some((kind, name)) = self.registered.duplicate() {
+        if let Some((kind, name)) = self.registrations.duplicate_name() {
             return Err(Error::Duplicate { kind, name });
         }
-        let (project, store, registered) = (self.project, self.store, self.registered);
+        let (project, store, registered) = (self.project, self.store, self.registrations);
         // Opening reads files and may wait for another process.
         let opened = tokio::task::spawn_blocking(move || match (project, store) {
             (Some(folder), store) => {
                 let found = folder.canonicalize();
-                let found = found.map_err(|why| Error::NoProject { folder, why })?;
-                let here = process::surroundings(found);
+                let found = found.map_err(|why| Error::ProjectUnavailable { folder, why })?;
+                let here = process::process_env(found);
                 Ok(open_project(&here, store, registered)?)
             }
             (None, Some(store)) => {
-                let here = process::surroundings(PathBuf::new());
+                let here = process::process_env(PathBuf::new());
                 Ok(open_without_project(&here, store, registered)?)
             }
-            (None, None) => Err(Error::NoStore),
+            (None, None) => Err(Error::StoreNotConfigured),
         });
         Ok(Runtime(Arc::new(RuntimeState::new(opened.await??)?)))
     }

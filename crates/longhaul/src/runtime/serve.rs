@@ -7,17 +7,17 @@ use std::future::pending;
 
 use longhaul_core::access::Role;
 use longhaul_core::id::KeyName;
-use longhaul_engine::handle::KeyAsk;
+use longhaul_engine::handle::CreateKey;
 use longhaul_engine::secret::KEY_PREFIX;
 use longhaul_server::App;
 use tokio::net::TcpListener;
 
 use crate::assemble::server_options;
 use crate::error::Error;
-use crate::gates::PROGRAM;
+use crate::gates::DEFAULT_ACTOR;
 use crate::runtime::Runtime;
 use crate::trust::decisions::Decisions;
-use crate::trust::sends;
+use crate::trust::egress;
 
 impl Runtime {
     /// Makes a key for callers of the API. It is shown this once, and goes into the header
@@ -26,13 +26,9 @@ impl Runtime {
     /// # Errors
     /// The name can't be one, a key of this name counts already, or the store failed.
     pub async fn create_key(&self, name: &str, role: Role) -> Result<String, Error> {
-        let ask = KeyAsk {
-            name: KeyName::new(name)?,
-            role,
-            span: None,
-            by: PROGRAM.to_owned(),
-        };
-        let made = self.longhaul().make_key(ask).await?;
+        let ask =
+            CreateKey { name: KeyName::new(name)?, role, ttl: None, by: DEFAULT_ACTOR.to_owned() };
+        let made = self.longhaul().create_key(ask).await?;
         Ok(made.secret.reveal().to_owned())
     }
 
@@ -66,21 +62,21 @@ impl Runtime {
         listener: TcpListener,
         stop: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let (longhaul, config) = (self.longhaul(), &self.0.house.config);
+        let (longhaul, config) = (self.longhaul(), &self.0.runtime.config);
         // The program has chosen the address, so that only the rest of the table needs trust. That
         // is given to the table as a whole.
-        let access = sends::server_access(config);
-        if let Some(item) = sends::server(config).filter(|_| !access.is_empty()) {
+        let access = egress::server_access(config);
+        if let Some(item) = egress::server_item(config).filter(|_| !access.is_empty()) {
             let checked = Decisions::new(config).check(&item);
             checked.map_err(|why| Error::Settings(format!("{why} It {}.", access.join("; "))))?;
         }
-        if config.server().open_loopback {
+        if config.server_settings().open_loopback {
             tracing::warn!(
                 "`[server] open_loopback` is on: every program on this machine may submit and steer without a key"
             );
         }
         // Nobody is told this key: callers use keys of their own.
-        let options = server_options(config, longhaul.secret(KEY_PREFIX)?);
+        let options = server_options(config, longhaul.generate_secret(KEY_PREFIX)?);
         let address = listener.local_addr().map_err(Error::Listener)?;
         let app = App::new(longhaul.clone(), options, address);
         Ok(longhaul_server::serve(listener, app, stop).await?)

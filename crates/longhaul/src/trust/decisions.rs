@@ -11,12 +11,12 @@ use longhaul_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::config::settings::Config;
-use crate::private_file::{self, Guard, PrivateFileError};
-use crate::trust::VARIABLE;
-use crate::trust::item::{Item, Kind};
+use crate::private_file::{self, AccessCheck, PrivateFileError};
+use crate::trust::TRUST_VAR;
+use crate::trust::item::{TrustItem, TrustKind};
 
 /// The file's name, in the folder for what the user's programs remember.
-const NAME: &str = "trust.json";
+const FILE_NAME: &str = "trust.json";
 
 /// Maximum length of the file in bytes.
 const BYTES_MAX: u64 = 8 << 20;
@@ -30,25 +30,25 @@ pub const SHELL_VERSIONS_MAX: usize = 16;
 
 /// Whether an item may be run, sent or opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Status {
+pub enum TrustStatus {
     /// A person looked at exactly this, and trusts it.
     Trusted,
     /// `LONGHAUL_TRUST=1` trusts everything.
-    Unasked,
+    TrustedByVariable,
     /// Nobody has decided.
-    New,
+    Undecided,
     /// A person trusted what it was, and these files have changed.
     Changed(Vec<String>),
     /// It can't be told, and this is why.
     Unknown(String),
 }
 
-impl Status {
+impl TrustStatus {
     /// Whether it may be done.
     pub const fn allows(&self) -> bool {
         match self {
-            Self::Trusted | Self::Unasked => true,
-            Self::New | Self::Changed(_) | Self::Unknown(_) => false,
+            Self::Trusted | Self::TrustedByVariable => true,
+            Self::Undecided | Self::Changed(_) | Self::Unknown(_) => false,
         }
     }
 
@@ -56,23 +56,23 @@ impl Status {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Trusted => "trusted",
-            Self::Unasked => "not_asked",
-            Self::New => "not_trusted",
+            Self::TrustedByVariable => "trusted_by_variable",
+            Self::Undecided => "not_trusted",
             Self::Changed(_) => "changed",
             Self::Unknown(_) => "unknown",
         }
     }
 
     /// Why an item is refused, and what helps.
-    pub fn sentence(&self, item: &Item) -> String {
+    pub fn refusal_message(&self, item: &TrustItem) -> String {
         let title = match item.title.strip_prefix("the ") {
             Some(rest) => format!("The {rest}"),
             None => item.title.clone(),
         };
-        let refused = item.kind.refused();
+        let refused = item.kind.refusal();
         let why = match self {
-            Self::Trusted | Self::Unasked => return format!("{title} is trusted."),
-            Self::New => format!("{title} is not trusted yet, so {refused}."),
+            Self::Trusted | Self::TrustedByVariable => return format!("{title} is trusted."),
+            Self::Undecided => format!("{title} is not trusted yet, so {refused}."),
             Self::Changed(files) => format!(
                 "{title} has changed since it was trusted ({}), so {refused}.",
                 files.join(", ")
@@ -80,7 +80,7 @@ impl Status {
             Self::Unknown(why) => format!("{title} can't be trusted, so {refused}: {why}."),
         };
         let pinned = match (self, item.kind) {
-            (Self::Changed(_), Kind::Shell) => {
+            (Self::Changed(_), TrustKind::Shell) => {
                 " A run has the file that it began with: if there is nothing to decide, that \
                  one is gone, and the task is to be submitted again."
             }
@@ -88,7 +88,7 @@ impl Status {
         };
         format!(
             "{why} Look at it and decide with `longhaul trust`; runs that wait for it go on with \
-             `longhaul answer`. Or start this process with {VARIABLE}=1.{pinned}"
+             `longhaul answer`. Or start this process with {TRUST_VAR}=1.{pinned}"
         )
     }
 }
@@ -110,21 +110,19 @@ struct Decision {
 
 impl Decision {
     /// Whether it covers this item as it stands.
-    fn covers(&self, item: &Item) -> bool {
+    fn covers(&self, item: &TrustItem) -> bool {
         self.hash == item.settings && Ok(&self.files) == item.files.as_ref()
     }
 
     /// What has changed since.
-    fn changes(&self, item: &Item) -> Vec<String> {
+    fn changes(&self, item: &TrustItem) -> Vec<String> {
         let none = BTreeMap::new();
         let now = item.files.as_ref().unwrap_or(&none);
         let names = now.keys().chain(self.files.keys());
-        let mut changed: Vec<String> = names
-            .filter(|name| now.get(*name) != self.files.get(*name))
-            .cloned()
-            .collect();
+        let mut changed: Vec<String> =
+            names.filter(|name| now.get(*name) != self.files.get(*name)).cloned().collect();
         if self.hash != item.settings {
-            changed.push(item.kind.source().to_owned());
+            changed.push(item.kind.settings_source().to_owned());
         }
         changed.sort_unstable();
         changed.dedup();
@@ -153,16 +151,16 @@ impl Decisions {
         let project = std::fs::canonicalize(&config.root);
         Self {
             project: project.unwrap_or_else(|_| config.root.clone()),
-            file: config.state.as_ref().map(|state| state.join(NAME)),
-            trusts_all: config.env.real(VARIABLE) == Some("1"),
+            file: config.state_folder.as_ref().map(|state| state.join(FILE_NAME)),
+            trusts_all: config.env.process_var(TRUST_VAR) == Some("1"),
         }
     }
 
     /// Whether this may be done.
-    pub fn status(&self, item: &Item) -> Status {
+    pub fn status(&self, item: &TrustItem) -> TrustStatus {
         match item.files.is_ok() && self.trusts_all {
-            true => Status::Unasked,
-            false => self.decided(item),
+            true => TrustStatus::TrustedByVariable,
+            false => self.recorded_status(item),
         }
     }
 
@@ -170,31 +168,29 @@ impl Decisions {
     ///
     /// # Errors
     /// Nobody has trusted it, in a sentence that says what helps.
-    pub fn check(&self, item: &Item) -> Result<(), String> {
+    pub fn check(&self, item: &TrustItem) -> Result<(), String> {
         let status = self.status(item);
         match status.allows() {
             true => Ok(()),
-            false => Err(status.sentence(item)),
+            false => Err(status.refusal_message(item)),
         }
     }
 
     /// What was decided, whatever `LONGHAUL_TRUST` says.
-    pub fn decided(&self, item: &Item) -> Status {
+    pub fn recorded_status(&self, item: &TrustItem) -> TrustStatus {
         if let Err(why) = &item.files {
-            return Status::Unknown(why.clone());
+            return TrustStatus::Unknown(why.clone());
         }
-        let decisions = match self.file.as_deref().map_or(Ok(Vec::new()), read) {
+        let decisions = match self.file.as_deref().map_or(Ok(Vec::new()), load) {
             Ok(decisions) => decisions,
-            Err(error) => return Status::Unknown(error.to_string()),
+            Err(error) => return TrustStatus::Unknown(error.to_string()),
         };
-        let about: Vec<&Decision> = decisions
-            .iter()
-            .filter(|one| self.is_about(one, item))
-            .collect();
+        let about: Vec<&Decision> =
+            decisions.iter().filter(|one| self.concerns(one, item)).collect();
         match about.last() {
-            None => Status::New,
-            Some(_) if about.iter().any(|one| one.covers(item)) => Status::Trusted,
-            Some(last) => Status::Changed(last.changes(item)),
+            None => TrustStatus::Undecided,
+            Some(_) if about.iter().any(|one| one.covers(item)) => TrustStatus::Trusted,
+            Some(last) => TrustStatus::Changed(last.changes(item)),
         }
     }
 
@@ -202,20 +198,20 @@ impl Decisions {
     ///
     /// # Errors
     /// The decisions can't be written.
-    pub fn trust(&self, items: &[&Item], at: Timestamp) -> Result<(), PrivateFileError> {
-        self.change(|decisions| {
+    pub fn trust(&self, items: &[&TrustItem], at: Timestamp) -> Result<(), PrivateFileError> {
+        self.update_file(|decisions| {
             for item in items {
                 let Ok(files) = &item.files else { continue };
-                decisions.retain(|one| !self.is_about(one, item) || !one.covers(item));
+                decisions.retain(|one| !self.concerns(one, item) || !one.covers(item));
                 let kept = match item.kind {
-                    Kind::Shell => SHELL_VERSIONS_MAX,
-                    Kind::Run | Kind::Send | Kind::Open => 1,
+                    TrustKind::Shell => SHELL_VERSIONS_MAX,
+                    TrustKind::Run | TrustKind::Send | TrustKind::Open => 1,
                 };
-                let known = decisions.iter().filter(|one| self.is_about(one, item));
+                let known = decisions.iter().filter(|one| self.concerns(one, item));
                 // The oldest stand first.
                 let mut surplus = (known.count() + 1).saturating_sub(kept);
                 decisions.retain(|one| {
-                    let goes = surplus > 0 && self.is_about(one, item);
+                    let goes = surplus > 0 && self.concerns(one, item);
                     surplus -= usize::from(goes);
                     !goes
                 });
@@ -237,9 +233,9 @@ impl Decisions {
     pub fn revoke(&self) -> Result<usize, PrivateFileError> {
         let file = self.file()?;
         let is_ours = |one: &Decision| one.project == self.project;
-        let count = read(file)?.iter().filter(|one| is_ours(one)).count();
+        let count = load(file)?.iter().filter(|one| is_ours(one)).count();
         if count > 0 {
-            self.change(|decisions| decisions.retain(|one| !is_ours(one)))?;
+            self.update_file(|decisions| decisions.retain(|one| !is_ours(one)))?;
         }
         Ok(count)
     }
@@ -248,43 +244,43 @@ impl Decisions {
     ///
     /// # Errors
     /// There is no folder for what the user's programs remember.
-    pub fn kept_in(&self) -> Result<&Path, PrivateFileError> {
+    pub fn file_path(&self) -> Result<&Path, PrivateFileError> {
         let file = self.file()?;
-        read(file).map(|_| file)
+        load(file).map(|_| file)
     }
 
     fn file(&self) -> Result<&Path, PrivateFileError> {
-        self.file.as_deref().ok_or(PrivateFileError::Homeless)
+        self.file.as_deref().ok_or(PrivateFileError::NoHome)
     }
 
     /// Changes the file, one process after the other.
-    fn change(&self, change: impl FnOnce(&mut Vec<Decision>)) -> Result<(), PrivateFileError> {
+    fn update_file(&self, change: impl FnOnce(&mut Vec<Decision>)) -> Result<(), PrivateFileError> {
         let file = self.file()?;
         let _lock = private_file::lock(file)?;
-        let mut trusted = read(file)?;
+        let mut trusted = load(file)?;
         change(&mut trusted);
         let version = VERSION;
         let text = serde_json::to_string_pretty(&DecisionFile { version, trusted });
-        private_file::write(file, &text.map_err(|_| malformed(file))?)
+        private_file::write(file, &text.map_err(|_| malformed_file_error(file))?)
     }
 
-    fn is_about(&self, decision: &Decision, item: &Item) -> bool {
+    fn concerns(&self, decision: &Decision, item: &TrustItem) -> bool {
         decision.project == self.project && decision.name == item.title
     }
 }
 
 /// All decisions, about every project; there are none where there is no file.
-fn read(file: &Path) -> Result<Vec<Decision>, PrivateFileError> {
-    let Some(text) = private_file::read(file, BYTES_MAX, Guard::Own)? else {
+fn load(file: &Path) -> Result<Vec<Decision>, PrivateFileError> {
+    let Some(text) = private_file::read(file, BYTES_MAX, AccessCheck::Owned)? else {
         return Ok(Vec::new());
     };
     match serde_json::from_str::<DecisionFile>(&text) {
         Ok(found) if found.version == VERSION => Ok(found.trusted),
-        Ok(_) | Err(_) => Err(malformed(file)),
+        Ok(_) | Err(_) => Err(malformed_file_error(file)),
     }
 }
 
-fn malformed(file: &Path) -> PrivateFileError {
+fn malformed_file_error(file: &Path) -> PrivateFileError {
     let path = file.to_owned();
     let what = "holds no decisions of this build's format";
     PrivateFileError::Content { path, what }
@@ -300,103 +296,78 @@ mod tests {
     fn decisions(folder: &Path) -> Decisions {
         Decisions {
             project: PathBuf::from("/p"),
-            file: Some(folder.join("state/longhaul").join(NAME)),
+            file: Some(folder.join("state/longhaul").join(FILE_NAME)),
             trusts_all: false,
         }
     }
 
-    fn item(kind: Kind, word: &str) -> Item {
-        Item::new(
-            kind,
-            "x",
-            format!("the thing `x` to {}", kind.as_str()),
-            &[word],
-        )
+    fn item(kind: TrustKind, word: &str) -> TrustItem {
+        TrustItem::new(kind, "x", format!("the thing `x` to {}", kind.as_str()), &[word])
     }
 
     #[test]
-    fn decisions_stay_and_only_their_owner_may_write_them() {
+    fn decisions_are_stored_and_writable_by_their_owner_only() {
         let folder = tempfile::tempdir().unwrap();
         let decisions = decisions(folder.path());
-        let (run, send) = (item(Kind::Run, "a"), item(Kind::Send, "b"));
+        let (run, send) = (item(TrustKind::Run, "a"), item(TrustKind::Send, "b"));
         let at = Timestamp::from_micros(7);
-        assert_eq!(decisions.status(&run), Status::New);
+        assert_eq!(decisions.status(&run), TrustStatus::Undecided);
         decisions.trust(&[&run], at).unwrap();
         decisions.trust(&[&send], at).unwrap();
-        assert_eq!(decisions.status(&run), Status::Trusted);
-        assert_eq!(decisions.status(&send), Status::Trusted);
-        let other = Decisions {
-            project: "/q".into(),
-            ..decisions.clone()
-        };
-        assert_eq!(other.status(&run), Status::New);
+        assert_eq!(decisions.status(&run), TrustStatus::Trusted);
+        assert_eq!(decisions.status(&send), TrustStatus::Trusted);
+        let other = Decisions { project: "/q".into(), ..decisions.clone() };
+        assert_eq!(other.status(&run), TrustStatus::Undecided);
         assert_eq!(other.revoke().unwrap(), 0);
-        let file = decisions.kept_in().unwrap();
+        let file = decisions.file_path().unwrap();
         assert_eq!(fs::metadata(file).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 2);
         assert_eq!(decisions.revoke().unwrap(), 2);
-        assert_eq!(decisions.status(&run), Status::New);
+        assert_eq!(decisions.status(&run), TrustStatus::Undecided);
     }
 
     #[test]
-    fn what_changed_is_named() {
+    fn changed_files_are_named() {
         let folder = tempfile::tempdir().unwrap();
         let decisions = decisions(folder.path());
-        let with = |word: &str, files: &[(&str, &str)]| Item {
+        let with = |word: &str, files: &[(&str, &str)]| TrustItem {
             files: Ok(files
                 .iter()
-                .map(|(name, text)| ((*name).to_owned(), Hash::of(text.as_bytes())))
+                .map(|(name, text)| ((*name).to_owned(), Hash::digest(text.as_bytes())))
                 .collect()),
-            ..item(Kind::Run, word)
+            ..item(TrustKind::Run, word)
         };
         let trusted = with("a", &[("one", "1"), ("two", "2")]);
-        decisions
-            .trust(&[&trusted], Timestamp::from_micros(7))
-            .unwrap();
-        let check = |now: Item, expected: &[&str]| {
+        decisions.trust(&[&trusted], Timestamp::from_micros(7)).unwrap();
+        let check = |now: TrustItem, expected: &[&str]| {
             let expected = expected.iter().map(|name| (*name).to_owned()).collect();
-            assert_eq!(decisions.status(&now), Status::Changed(expected));
+            assert_eq!(decisions.status(&now), TrustStatus::Changed(expected));
         };
         check(with("a", &[("one", "1"), ("two", "x")]), &["two"]);
-        check(
-            with("a", &[("two", "2"), ("three", "1")]),
-            &["one", "three"],
-        );
-        check(
-            with("b", &[("one", "1"), ("two", "2")]),
-            &[".mcp.json or .env"],
-        );
-        assert_eq!(decisions.status(&trusted), Status::Trusted);
-        let unread = Item {
-            files: Err("why".to_owned()),
-            ..trusted
-        };
-        assert_eq!(decisions.status(&unread), Status::Unknown("why".to_owned()));
+        check(with("a", &[("two", "2"), ("three", "1")]), &["one", "three"]);
+        check(with("b", &[("one", "1"), ("two", "2")]), &[".mcp.json or .env"]);
+        assert_eq!(decisions.status(&trusted), TrustStatus::Trusted);
+        let unread = TrustItem { files: Err("why".to_owned()), ..trusted };
+        assert_eq!(decisions.status(&unread), TrustStatus::Unknown("why".to_owned()));
     }
 
     #[test]
-    fn a_file_that_does_not_count_is_told_and_left_alone() {
+    fn an_invalid_decision_file_is_reported_and_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let decisions = decisions(folder.path());
-        let run = item(Kind::Run, "a");
+        let run = item(TrustKind::Run, "a");
         let at = Timestamp::from_micros(7);
         decisions.trust(&[&run], at).unwrap();
         let file = decisions.file.clone().unwrap();
         let mode = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
         mode(0o622);
-        assert!(matches!(
-            read(&file),
-            Err(PrivateFileError::Writable { .. })
-        ));
+        assert!(matches!(load(&file), Err(PrivateFileError::Writable { .. })));
         assert!(decisions.trust(&[&run], at).is_err());
-        assert!(matches!(decisions.status(&run), Status::Unknown(_)));
+        assert!(matches!(decisions.status(&run), TrustStatus::Unknown(_)));
         mode(0o600);
         for text in ["", "{", "[]", "{\"version\":1,\"trusted\":[]}"] {
             fs::write(&file, text).unwrap();
-            assert!(
-                matches!(read(&file), Err(PrivateFileError::Content { .. })),
-                "{text}"
-            );
+            assert!(matches!(load(&file), Err(PrivateFileError::Content { .. })), "{text}");
             assert!(decisions.trust(&[&run], at).is_err());
             assert_eq!(fs::read_to_string(&file).unwrap(), text);
         }
@@ -407,7 +378,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let decisions = decisions(folder.path());
         for number in 1..=17 {
-            for kind in [Kind::Shell, Kind::Send] {
+            for kind in [TrustKind::Shell, TrustKind::Send] {
                 let item = item(kind, &number.to_string());
                 let at = Timestamp::from_micros(number);
                 decisions.trust(&[&item, &item], at).unwrap();
@@ -415,17 +386,17 @@ mod tests {
             }
         }
         for (kind, number, status) in [
-            (Kind::Shell, "1", "changed"),
-            (Kind::Shell, "2", "trusted"),
-            (Kind::Shell, "17", "trusted"),
-            (Kind::Send, "16", "changed"),
-            (Kind::Send, "17", "trusted"),
-            (Kind::Run, "1", "not_trusted"),
+            (TrustKind::Shell, "1", "changed"),
+            (TrustKind::Shell, "2", "trusted"),
+            (TrustKind::Shell, "17", "trusted"),
+            (TrustKind::Send, "16", "changed"),
+            (TrustKind::Send, "17", "trusted"),
+            (TrustKind::Run, "1", "not_trusted"),
         ] {
             let found = decisions.status(&item(kind, number));
             assert_eq!(found.as_str(), status, "{kind:?} {number}");
         }
-        let shell = item(Kind::Shell, "1");
+        let shell = item(TrustKind::Shell, "1");
         let said = decisions.check(&shell).unwrap_err();
         assert!(said.contains("submitted again"), "{said}");
         assert_eq!(decisions.revoke().unwrap(), 17);

@@ -10,19 +10,18 @@ use std::path::{Path, PathBuf};
 use longhaul_core::raw::Hash;
 
 use crate::config::env::Env;
-use crate::inside;
 use crate::mcp::expand::expand;
+use crate::project_file;
 
 /// Maximum number of bytes of all files together.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Where a shell splits a word, and an option ends before its value.
-const SEPARATORS: &[char] = &[
-    ' ', '\t', '\n', '\r', ';', '&', '|', '(', ')', '<', '>', '"', '\'', '`', '=', ':', ',',
-];
+const SEPARATORS: &[char] =
+    &[' ', '\t', '\n', '\r', ';', '&', '|', '(', ')', '<', '>', '"', '\'', '`', '=', ':', ','];
 
 /// The files that stand for a folder which is run as a module.
-const ENTRIES: &[&str] = &["__main__.py", "__init__.py", "index.js", "package.json"];
+const MODULE_ENTRY_FILES: &[&str] = &["__main__.py", "__init__.py", "index.js", "package.json"];
 
 /// Files of one project.
 #[derive(Debug)]
@@ -70,7 +69,7 @@ impl ProjectFiles {
     /// sets them. Real variables are left out, so that a decision holds in every shell.
     pub(crate) fn add_word(&mut self, folder: &Path, word: &str) {
         let filled = expand(word, &Env::default()).unwrap_or_default();
-        for text in [word, &filled, &without_variables(word)] {
+        for text in [word, &filled, &strip_variables(word)] {
             self.add_path(folder, text);
             for part in text.split(SEPARATORS) {
                 self.add_path(folder, part);
@@ -90,10 +89,8 @@ impl ProjectFiles {
         // The project's own folder is named to be worked in, not to be run.
         let found: Vec<PathBuf> = match path.is_dir() && path != self.root {
             true => {
-                let entries = ENTRIES.iter().map(|entry| path.join(entry));
-                entries
-                    .filter_map(|entry| fs::canonicalize(entry).ok())
-                    .collect()
+                let entries = MODULE_ENTRY_FILES.iter().map(|entry| path.join(entry));
+                entries.filter_map(|entry| fs::canonicalize(entry).ok()).collect()
             }
             false => vec![path],
         };
@@ -107,20 +104,18 @@ impl ProjectFiles {
         for file in &self.files {
             let path = file.strip_prefix(&self.root).unwrap_or(file);
             let refused = |why: &str| format!("`{}` {why}", path.display());
-            let name = path
-                .to_str()
-                .ok_or_else(|| refused("has a name that is no UTF-8"))?;
-            let content = inside::read(&self.root, path, left);
+            let name = path.to_str().ok_or_else(|| refused("has a name that is no UTF-8"))?;
+            let content = project_file::read(&self.root, path, left);
             let content = content.map_err(|unread| refused(&unread.to_string()))?;
             left -= content.len();
-            digests.insert(name.to_owned(), Hash::of(&content));
+            digests.insert(name.to_owned(), Hash::digest(&content));
         }
         Ok(digests)
     }
 }
 
 /// The word with every `${...}` cut out.
-pub(crate) fn without_variables(word: &str) -> String {
+pub(crate) fn strip_variables(word: &str) -> String {
     let mut bare = String::new();
     let mut rest = word;
     while let Some((before, after)) = rest.split_once("${") {
@@ -150,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_the_project_that_a_command_names_is_found() {
+    fn every_project_file_named_by_a_command_is_found() {
         check(&["look"], &[]);
         check(&["./look", "--fast"], &["look"]);
         check(&["python3", "-u", "a.py", "b.sh"], &["a.py", "b.sh"]);
@@ -160,10 +155,7 @@ mod tests {
         check(&["python3", "-m", "pkg"], &["pkg/__main__.py"]);
         check(&["python3", "-m", "pkg.mod"], &["pkg/mod.py"]);
         check(&["python3", "pkg"], &["pkg/__main__.py"]);
-        check(
-            &["sh", "-c", "cd .; python3 a.py&&./b.sh"],
-            &["a.py", "b.sh"],
-        );
+        check(&["sh", "-c", "cd .; python3 a.py&&./b.sh"], &["a.py", "b.sh"]);
         check(&["python3", "${PWD}/a.py"], &["a.py"]);
         check(&["python3", "${X:-b.sh}"], &["b.sh"]);
         check(&["sh", "/etc/passwd", "../a.py", "."], &[]);
@@ -172,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_to_be_read_is_told() {
+    fn a_file_too_large_to_hash_is_reported() {
         let root = tempfile::tempdir().unwrap();
         let file = fs::File::create(root.path().join("big")).unwrap();
         file.set_len(BYTES_MAX as u64 + 1).unwrap();

@@ -10,86 +10,70 @@ use crate::config::env::Env;
 use crate::mcp::expand::{expand_known, variables};
 use crate::mcp::file::McpFile;
 use crate::mcp::name::FILE_NAME;
-use crate::mcp::server::{Server, Way, argv, origin};
-use crate::trust::files::{ProjectFiles, without_variables};
-use crate::trust::item::{Item, Kind, digest, truncated};
+use crate::mcp::server::{ServerConfig, Transport, format_argv, url_origin};
+use crate::trust::files::{ProjectFiles, strip_variables};
+use crate::trust::item::{TrustItem, TrustKind, digest, truncate_line};
 
 /// Maximum number of bytes that `.env` may fill in for all servers together.
-const FILLED_MAX: usize = 256 << 10;
+const EXPANDED_BYTES_MAX: usize = 256 << 10;
 
-impl Item {
+impl TrustItem {
     /// The servers of a project as they stand on disk now; `None` means that it names none.
     pub fn mcp(file: &McpFile) -> Option<Self> {
         let hash = file.hash?;
-        let lines = file
-            .servers
-            .iter()
-            .flat_map(|server| shown(server, &file.filed));
+        let lines =
+            file.servers.iter().flat_map(|server| server_lines(server, &file.dotenv_values));
         let title = format!("`{FILE_NAME}`");
         Some(Self {
-            settings: settings(hash, &file.filed),
-            files: files(file).and_then(|files| files.digests()),
-            ..Self::new(Kind::Run, FILE_NAME, title, &[]).with_lines(lines)
+            settings: settings_digest(hash, &file.dotenv_values),
+            files: server_files(file).and_then(|files| files.digests()),
+            ..Self::new(TrustKind::Run, FILE_NAME, title, &[]).with_lines(lines)
         })
     }
 }
 
-fn settings(hash: Hash, filed: &Env) -> Hash {
-    let filled = filed.all();
+fn settings_digest(hash: Hash, filed: &Env) -> Hash {
+    let filled = filed.iter();
     let filled = filled.flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
     digest([&hash.bytes()[..]].into_iter().chain(filled))
 }
 
 /// The files that the project brings itself for its servers to be started. The error says why they
 /// can't be found.
-fn files(file: &McpFile) -> Result<ProjectFiles, String> {
+fn server_files(file: &McpFile) -> Result<ProjectFiles, String> {
     let root = file.path.parent().unwrap_or(&file.path);
     let mut files = ProjectFiles::new(root);
-    let mut left = FILLED_MAX;
+    let mut left = EXPANDED_BYTES_MAX;
     // As the project's own `.env` fills it in.
     let mut fill = |text: &String| {
-        let filled = expand_known(text, &file.filed).map_err(|why| why.to_string())?;
+        let filled = expand_known(text, &file.dotenv_values).map_err(|why| why.to_string())?;
         if filled != *text {
             let rest = left.checked_sub(filled.len());
-            left = rest.ok_or_else(|| format!("`.env` fills in more than {FILLED_MAX} bytes"))?;
+            left = rest
+                .ok_or_else(|| format!("`.env` fills in more than {EXPANDED_BYTES_MAX} bytes"))?;
         }
         Ok::<_, String>(filled)
     };
     for server in file.servers.iter().filter(|server| !server.disabled) {
-        let Some(Way::Stdio {
-            command,
-            args,
-            env,
-            cwd,
-        }) = &server.way
-        else {
+        let Some(Transport::Stdio { command, args, env, cwd }) = &server.transport else {
             continue;
         };
         let words: Vec<String> = [command].into_iter().chain(args).cloned().collect();
         let values: Vec<String> = env.values().cloned().collect();
         let mut folders = vec![root.to_owned()];
-        for cwd in cwd
-            .iter()
-            .cloned()
-            .chain(cwd.as_ref().map(&mut fill).transpose()?)
-        {
-            let bare = without_variables(&cwd);
+        for cwd in cwd.iter().cloned().chain(cwd.as_ref().map(&mut fill).transpose()?) {
+            let bare = strip_variables(&cwd);
             folders.push(root.join(bare.trim_start_matches('/')));
             folders.push(root.join(cwd));
         }
         folders.sort_unstable();
         folders.dedup();
         let filled_words = words.iter().map(&mut fill).collect::<Result<Vec<_>, _>>()?;
-        let filled_values = values
-            .iter()
-            .map(&mut fill)
-            .collect::<Result<Vec<_>, _>>()?;
+        let filled_values = values.iter().map(&mut fill).collect::<Result<Vec<_>, _>>()?;
         for folder in &folders {
             for (words, values) in [(&words, &values), (&filled_words, &filled_values)] {
                 files.add_command(folder, words);
-                values
-                    .iter()
-                    .for_each(|value| files.add_word(folder, value));
+                values.iter().for_each(|value| files.add_word(folder, value));
             }
         }
     }
@@ -97,21 +81,21 @@ fn files(file: &McpFile) -> Result<ProjectFiles, String> {
 }
 
 /// What would be started for a server, and what it is handed.
-fn shown(server: &Server, filed: &Env) -> Vec<String> {
-    let Some(way) = &server.way else {
+fn server_lines(server: &ServerConfig, filed: &Env) -> Vec<String> {
+    let Some(way) = &server.transport else {
         return Vec::new();
     };
     let off = if server.disabled { " (disabled)" } else { "" };
-    let mut lines = vec![format!("{}{off}: {}", server.name, truncated(&way.said()))];
-    if let Way::Stdio { cwd: Some(cwd), .. } = way {
-        lines.push(format!("  started in: {}", argv([cwd])));
+    let mut lines = vec![format!("{}{off}: {}", server.name, truncate_line(&way.describe()))];
+    if let Transport::Stdio { cwd: Some(cwd), .. } = way {
+        lines.push(format!("  started in: {}", format_argv([cwd])));
     }
     let what = match way {
-        Way::Http { .. } => "headers",
-        Way::Stdio { .. } => "variables",
+        Transport::Http { .. } => "headers",
+        Transport::Stdio { .. } => "variables",
     };
     let read = way.variables();
-    let run = run_variables(way);
+    let run = command_variables(way);
     let is_shown = |name: &str| run.contains(&name) && !is_secret_name(name);
     let set = read.iter().copied();
     let set = set.filter_map(|name| Some((name, filed.var(name)?)));
@@ -129,19 +113,16 @@ fn shown(server: &Server, filed: &Env) -> Vec<String> {
         }
     }
     for (name, value) in open {
-        let value = argv([&value.to_owned()]);
+        let value = format_argv([&value.to_owned()]);
         lines.push(format!("  set by .env of this project: {name}={value}"));
     }
-    lines.extend(filled_address(way, filed));
+    lines.extend(expanded_origin_line(way, filed));
     lines
 }
 
 /// The variables that say what is run, and where.
-fn run_variables(way: &Way) -> Vec<&str> {
-    let Way::Stdio {
-        command, args, cwd, ..
-    } = way
-    else {
+fn command_variables(way: &Transport) -> Vec<&str> {
+    let Transport::Stdio { command, args, cwd, .. } = way else {
         return Vec::new();
     };
     let texts = [command].into_iter().chain(args).chain(cwd);
@@ -149,14 +130,11 @@ fn run_variables(way: &Way) -> Vec<&str> {
 }
 
 /// Where an address leads that `.env` fills in: who is asked is no secret.
-fn filled_address(way: &Way, filed: &Env) -> Option<String> {
-    let Way::Http { url, .. } = way else {
+fn expanded_origin_line(way: &Transport, filed: &Env) -> Option<String> {
+    let Transport::Http { url, .. } = way else {
         return None;
     };
     variables(url).find_map(|name| filed.var(name))?;
     let filled = expand_known(url, filed).ok()?;
-    Some(format!(
-        "  its address is then at: {}",
-        argv([&origin(&filled)])
-    ))
+    Some(format!("  its address is then at: {}", format_argv([&url_origin(&filled)])))
 }

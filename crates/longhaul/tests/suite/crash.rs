@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use longhaul::{HandlerError, Runtime, RuntimeBuilder, Status, Task};
 
 /// Where the process that is killed keeps its runs; the test itself has no such variable.
-const FOLDER: &str = "CRASH_TEST_FOLDER";
+const FOLDER_VAR: &str = "CRASH_TEST_FOLDER";
 
 fn builder(folder: &Path) -> RuntimeBuilder {
     Runtime::builder().store(format!("sqlite:{}", folder.join("agents.db").display()))
@@ -20,7 +20,7 @@ fn task() -> Task {
 }
 
 /// Says which attempt it is, and digs until the process is killed.
-async fn dig_for_ever(folder: OsString) {
+async fn run_hanging_handler(folder: OsString) {
     let builder = builder(Path::new(&folder)).handler("dig", |request, _| async move {
         let depth: u32 = request.input()?;
         writeln!(
@@ -38,10 +38,10 @@ async fn dig_for_ever(folder: OsString) {
 }
 
 /// Starts the digger, waits until it digs and kills it; what it said.
-fn dig_and_kill(folder: &Path, test: &str) -> String {
+fn start_and_kill(folder: &Path, test: &str) -> String {
     let mut digger = Command::new(env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])
-        .env(FOLDER, folder)
+        .env(FOLDER_VAR, folder)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -55,12 +55,12 @@ fn dig_and_kill(folder: &Path, test: &str) -> String {
 
 #[tokio::test]
 async fn a_call_that_was_killed_is_made_again_as_the_second_attempt() {
-    if let Some(folder) = env::var_os(FOLDER) {
-        return dig_for_ever(folder).await;
+    if let Some(folder) = env::var_os(FOLDER_VAR) {
+        return run_hanging_handler(folder).await;
     }
     let test = "suite::crash::a_call_that_was_killed_is_made_again_as_the_second_attempt";
     let folder = tempfile::tempdir().unwrap();
-    assert_eq!(dig_and_kill(folder.path(), test), "attempt 1 of 7, true");
+    assert_eq!(start_and_kill(folder.path(), test), "attempt 1 of 7, true");
     let builder =
         builder(folder.path()).handler("dig", |request, _| async move { Ok(request.attempt) });
     let runtime = builder.open().await.unwrap();
@@ -72,13 +72,13 @@ async fn a_call_that_was_killed_is_made_again_as_the_second_attempt() {
 
 #[tokio::test]
 async fn a_run_is_blocked_after_three_crashes_at_the_same_place() {
-    if let Some(folder) = env::var_os(FOLDER) {
-        return dig_for_ever(folder).await;
+    if let Some(folder) = env::var_os(FOLDER_VAR) {
+        return run_hanging_handler(folder).await;
     }
     let test = "suite::crash::a_run_is_blocked_after_three_crashes_at_the_same_place";
     let folder = tempfile::tempdir().unwrap();
     for attempt in 1..=3 {
-        let said = dig_and_kill(folder.path(), test);
+        let said = start_and_kill(folder.path(), test);
         assert_eq!(said, format!("attempt {attempt} of 7, true"));
     }
     let builder = builder(folder.path()).handler("dig", |_, _| async move {

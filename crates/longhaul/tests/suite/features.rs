@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use super::outside;
+use super::standalone_build;
 
 /// Works for an agent of the project in its folder, until that waits for somebody.
 const PROGRAM: &str = r#"
@@ -30,7 +30,7 @@ async fn main() -> Result<(), longhaul::Error> {
 fn a_program_without_features_is_built_and_says_that_it_has_no_mcp_client() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let program = outside::build("longhaul-without-features", PROGRAM, folder);
+    let program = standalone_build::build_program("longhaul-without-features", PROGRAM, folder);
     let write = |name: &str, text: &str| {
         let file = folder.join(name);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -39,11 +39,8 @@ fn a_program_without_features_is_built_and_says_that_it_has_no_mcp_client() {
     write("scripts/clerk.yaml", "replies:\n  - text: Done.\n");
     let server = r#"{"mcpServers":{"files":{"command":"true"}}}"#;
     // Neither a server that is named nor a file that is missing changes what the build lacks.
-    for (tool, file) in [
-        ("mcp:files", Some(server)),
-        ("mcp:*", Some(server)),
-        ("mcp:files", None),
-    ] {
+    for (tool, file) in [("mcp:files", Some(server)), ("mcp:*", Some(server)), ("mcp:files", None)]
+    {
         let agent =
             format!("---\nname: clerk\nmodel: scripted/clerk\ntools: [\"{tool}\"]\n---\nWork.\n");
         write("agents/clerk.md", &agent);
@@ -69,19 +66,9 @@ fn without_features_there_is_no_http_server_no_mcp_client_and_no_command_line() 
     let said = String::from_utf8_lossy(&tree.stderr);
     assert!(tree.status.success(), "{said}");
     let tree = String::from_utf8(tree.stdout).unwrap();
-    let has = |name: &str| {
-        tree.lines()
-            .any(|line| line.split(' ').next() == Some(name))
-    };
+    let has = |name: &str| tree.lines().any(|line| line.split(' ').next() == Some(name));
     assert!(has("longhaul-engine"), "{tree}");
-    for name in [
-        "axum",
-        "clap",
-        "rmcp",
-        "longhaul-mcp",
-        "longhaul-server",
-        "longhaul-cli",
-    ] {
+    for name in ["axum", "clap", "rmcp", "longhaul-mcp", "longhaul-server", "longhaul-cli"] {
         assert!(!has(name), "{name} is part of every program");
     }
 }

@@ -10,7 +10,7 @@ struct Size {
     height: u32,
 }
 
-async fn finished(builder: RuntimeBuilder, task: Task) -> FinishedRun {
+async fn run_to_end(builder: RuntimeBuilder, task: Task) -> FinishedRun {
     let runtime = builder.store("sqlite::memory:").open().await.unwrap();
     let worker = runtime.worker().spawn();
     let done = runtime.submit(task).await.unwrap().wait().await.unwrap();
@@ -19,25 +19,16 @@ async fn finished(builder: RuntimeBuilder, task: Task) -> FinishedRun {
 }
 
 #[tokio::test]
-async fn a_type_goes_in_and_a_type_comes_out() {
+async fn input_and_output_are_typed() {
     let builder = Runtime::builder().handler("halve", |request, progress| async move {
-        assert_eq!(
-            (request.attempt, &request.key),
-            (1, &request.run.to_string())
-        );
+        assert_eq!((request.attempt, &request.key), (1, &request.run.to_string()));
         let size: Size = request.input()?;
         progress.report(Some(50), "halving");
-        Ok(Size {
-            width: size.width / 2,
-            height: size.height / 2,
-        })
+        Ok(Size { width: size.width / 2, height: size.height / 2 })
     });
     let task = Task::new("halve").input(json!({ "width": 8, "height": 6 }));
-    let done = finished(builder, task).await;
-    let half = Size {
-        width: 4,
-        height: 3,
-    };
+    let done = run_to_end(builder, task).await;
+    let half = Size { width: 4, height: 3 };
     assert_eq!(done.data::<Size>().unwrap(), half);
     assert_eq!(done.text().unwrap(), r#"{"width":4,"height":3}"#);
     assert_eq!(done.tools_called, ["handler:halve", "finish"]);
@@ -47,39 +38,32 @@ async fn a_type_goes_in_and_a_type_comes_out() {
 }
 
 #[tokio::test]
-async fn texts_numbers_and_nothing_are_outputs_too() {
+async fn texts_numbers_and_unit_are_valid_outputs() {
     let builder = || {
         Runtime::builder()
             .handler("text", |_, _| async move { Ok("7") })
             .handler("number", |_, _| async move { Ok(7) })
             .handler("nothing", |_, _| async move { Ok(()) })
     };
-    let text = finished(builder(), Task::new("text")).await;
+    let text = run_to_end(builder(), Task::new("text")).await;
     assert_eq!(text.data::<String>().unwrap(), "7");
-    let number = finished(builder(), Task::new("number")).await;
-    assert_eq!(
-        (number.text().unwrap(), number.data::<u8>().unwrap()),
-        ("7", 7)
-    );
-    let nothing = finished(builder(), Task::new("nothing")).await;
+    let number = run_to_end(builder(), Task::new("number")).await;
+    assert_eq!((number.text().unwrap(), number.data::<u8>().unwrap()), ("7", 7));
+    let nothing = run_to_end(builder(), Task::new("nothing")).await;
     assert_eq!(nothing.status, Status::Completed);
     nothing.data::<()>().unwrap();
 }
 
 #[tokio::test]
-async fn a_long_result_comes_back_whole() {
+async fn a_long_result_is_returned_untruncated() {
     let long = || "word ".repeat(20_000);
     let builder = Runtime::builder().handler("long", move |_, _| async move { Ok(long()) });
-    let done = finished(builder, Task::new("long")).await;
-    assert!(
-        done.text().unwrap() == long(),
-        "{} bytes",
-        done.text().unwrap().len()
-    );
+    let done = run_to_end(builder, Task::new("long")).await;
+    assert!(done.text().unwrap() == long(), "{} bytes", done.text().unwrap().len());
 }
 
 #[tokio::test]
-async fn an_error_is_what_the_run_fails_with() {
+async fn a_handler_error_fails_the_run() {
     let builder = || {
         Runtime::builder()
             .handler("file", |request, _| async move {
@@ -97,16 +81,13 @@ async fn an_error_is_what_the_run_fails_with() {
         assert_eq!(done.status, Status::Failed);
         done.text().unwrap_err().to_string()
     };
-    let said = words(finished(builder(), Task::new("words")).await);
+    let said = words(run_to_end(builder(), Task::new("words")).await);
     assert!(said.ends_with("the printer is on fire"), "{said}");
-    let said = words(finished(builder(), Task::new("file").input("/no/such/file")).await);
+    let said = words(run_to_end(builder(), Task::new("file").input("/no/such/file")).await);
     assert!(said.contains("No such file"), "{said}");
-    let said = words(finished(builder(), Task::new("file").input(7)).await);
-    assert!(
-        said.contains("the input is not what was expected"),
-        "{said}"
-    );
-    let said = words(finished(builder(), Task::new("panics")).await);
+    let said = words(run_to_end(builder(), Task::new("file").input(7)).await);
+    assert!(said.contains("the input is not what was expected"), "{said}");
+    let said = words(run_to_end(builder(), Task::new("panics")).await);
     assert!(said.contains("the paper is out"), "{said}");
 }
 
@@ -133,29 +114,24 @@ async fn a_message_to_a_handler_changes_nothing_and_a_cancel_ends_it() {
 }
 
 #[tokio::test]
-async fn an_input_that_is_too_deep_to_read_is_a_failure_in_words() {
+async fn an_input_nested_too_deeply_fails_with_a_message() {
     let builder = Runtime::builder().handler("deep", |request, _| async move {
         let input: serde_json::Value = request.input()?;
         Ok(input)
     });
     let deep = format!("{}1{}", "[".repeat(200), "]".repeat(200));
     let deep = longhaul::RawJson::parse(deep).unwrap();
-    let done = finished(builder, Task::new("deep").input(deep)).await;
+    let done = run_to_end(builder, Task::new("deep").input(deep)).await;
     assert_eq!(done.status, Status::Failed, "{done:?}");
     let said = done.text().unwrap_err().to_string();
-    assert!(
-        said.contains("the input is not what was expected"),
-        "{said}"
-    );
+    assert!(said.contains("the input is not what was expected"), "{said}");
 }
 
 #[tokio::test]
-async fn a_result_that_is_too_long_or_too_deep_is_a_failure_in_words() {
+async fn a_result_too_long_or_nested_too_deeply_fails_with_a_message() {
     let builder = || {
         Runtime::builder()
-            .handler("long", |request, _| async move {
-                Ok("x".repeat(request.input()?))
-            })
+            .handler("long", |request, _| async move { Ok("x".repeat(request.input()?)) })
             .handler("deep", |request, _| async move { Ok(request.input) })
     };
     let words = |done: FinishedRun| {
@@ -163,13 +139,13 @@ async fn a_result_that_is_too_long_or_too_deep_is_a_failure_in_words() {
         done.text().unwrap_err().to_string()
     };
     let (longest, quotes) = (4_194_293, 2);
-    let done = finished(builder(), Task::new("long").input(longest - quotes)).await;
+    let done = run_to_end(builder(), Task::new("long").input(longest - quotes)).await;
     assert_eq!(done.text().unwrap().len(), longest - quotes);
-    let said = words(finished(builder(), Task::new("long").input(longest - 1)).await);
+    let said = words(run_to_end(builder(), Task::new("long").input(longest - 1)).await);
     assert!(said.contains("4194294 bytes"), "{said}");
     let deep = format!("{}1{}", "[".repeat(127), "]".repeat(127));
     let deep = longhaul::RawJson::parse(deep).unwrap();
-    let said = words(finished(builder(), Task::new("deep").input(deep)).await);
+    let said = words(run_to_end(builder(), Task::new("deep").input(deep)).await);
     assert!(said.contains("the result can't be kept"), "{said}");
 }
 
@@ -197,7 +173,7 @@ async fn no_model_and_no_other_agent_can_call_a_handler() {
 }
 
 #[tokio::test]
-async fn a_call_that_ends_while_the_worker_stops_is_not_made_again() {
+async fn a_call_that_ends_during_shutdown_is_not_repeated() {
     let (begins, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let (end, ends) = tokio::sync::watch::channel(false);
     let builder = Runtime::builder().handler("slow", move |_, _| {
@@ -224,7 +200,7 @@ async fn a_call_that_ends_while_the_worker_stops_is_not_made_again() {
 }
 
 #[tokio::test]
-async fn two_inputs_that_are_too_deep_to_read_are_not_the_same_task() {
+async fn two_inputs_nested_too_deeply_are_different_tasks() {
     let builder = Runtime::builder().handler("deep", |_, _| async move { Ok(()) });
     let runtime = builder.store("sqlite::memory:").open().await.unwrap();
     let task = |inside: &str| {

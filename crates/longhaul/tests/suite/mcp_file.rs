@@ -3,32 +3,30 @@
 use std::fs;
 
 use longhaul::config::env::Env;
-use longhaul::config::surroundings::Surroundings;
+use longhaul::config::process_env::ProcessEnv;
 use longhaul::mcp::file::McpFile;
-use longhaul::mcp::filled::Filled;
-use longhaul::mcp::server::Way;
+use longhaul::mcp::resolved::ResolvedServer;
+use longhaul::mcp::server::Transport;
 use longhaul_core::time::Millis;
 use tempfile::TempDir;
 
-fn read(text: impl AsRef<[u8]>) -> (TempDir, McpFile) {
+fn load_file(text: impl AsRef<[u8]>) -> (TempDir, McpFile) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(".mcp.json");
     fs::write(&path, text).unwrap();
-    let file = McpFile::at(&path);
+    let file = McpFile::load_from(&path);
     (folder, file)
 }
 
 fn env(pairs: &[(&str, &str)]) -> Env {
     let pairs = pairs.iter();
-    Env::of(&Surroundings {
-        env: pairs
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect(),
-        ..Surroundings::default()
+    Env::new(&ProcessEnv {
+        env: pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        ..ProcessEnv::default()
     })
 }
 
-const GOOD: &str = r#"{
+const VALID_FILE: &str = r#"{
   "mcpServers": {
     "github": {
       "command": "npx",
@@ -45,66 +43,53 @@ const GOOD: &str = r#"{
 }"#;
 
 #[test]
-fn what_others_write_is_taken() {
-    let (folder, file) = read(GOOD);
+fn files_of_other_programs_are_accepted() {
+    let (folder, file) = load_file(VALID_FILE);
     assert_eq!(file.problems, []);
     let names: Vec<&str> = file.servers.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["github", "docs", "other", "own"]);
-    assert!(
-        file.servers.iter().all(|one| one.problems.is_empty()),
-        "{file:?}"
-    );
+    assert!(file.servers.iter().all(|one| one.problems.is_empty()), "{file:?}");
     let notes: Vec<String> = file.notes.iter().map(ToString::to_string).collect();
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].starts_with(".mcp.json:12:"), "{notes:?}");
     assert!(notes[0].contains("unknown key `alwaysAllow`"), "{notes:?}");
-    let [github, docs, other, own] = &file.servers[..] else {
-        panic!("four")
-    };
+    let [github, docs, other, own] = &file.servers[..] else { panic!("four") };
     assert!(github.per_run && !docs.per_run && other.disabled && !own.disabled);
     assert_eq!(github.timeout, Millis::from_secs(90));
     assert_eq!(docs.timeout, Millis(1_500));
     let root = folder.path();
     let set = env(&[("GITHUB_TOKEN", "gh-s3cret"), ("TOKEN", "t-s3cret")]);
-    let filled = Filled::of(github, &set, root).unwrap();
-    let Way::Stdio {
-        command,
-        args,
-        env: given,
-        ..
-    } = filled.way
-    else {
+    let filled = ResolvedServer::resolve(github, &set, root).unwrap();
+    let Transport::Stdio { command, args, env: given, .. } = filled.transport else {
         panic!("a program")
     };
     assert_eq!((command.as_str(), args.len()), ("npx", 2));
     assert_eq!(given["GITHUB_TOKEN"], "gh-s3cret");
     assert_eq!((&*given["LEVEL"], &*given["DEBUG"]), ("3", "false"));
     assert_eq!(filled.cwd, root);
-    let filled = Filled::of(docs, &set, root).unwrap();
-    let Way::Http { url, headers, .. } = filled.way else {
-        panic!("an address")
-    };
+    let filled = ResolvedServer::resolve(docs, &set, root).unwrap();
+    let Transport::Http { url, headers, .. } = filled.transport else { panic!("an address") };
     assert_eq!(url, "https://docs.example/mcp?key=none");
     assert_eq!(headers["Authorization"], "Bearer t-s3cret");
-    let filled = Filled::of(own, &set, root).unwrap();
+    let filled = ResolvedServer::resolve(own, &set, root).unwrap();
     assert_eq!(filled.cwd, root.join("tools"));
-    let missing = Filled::of(github, &env(&[]), root).unwrap_err();
+    let missing = ResolvedServer::resolve(github, &env(&[]), root).unwrap_err();
     assert!(missing.contains("GITHUB_TOKEN is not set"), "{missing}");
-    let bad = Filled::of(other, &env(&[("BASE", "ftp://s3cret")]), root).unwrap_err();
+    let bad = ResolvedServer::resolve(other, &env(&[("BASE", "ftp://s3cret")]), root).unwrap_err();
     assert!(bad.contains("no http:// or https://"), "{bad}");
     let split = env(&[("TOKEN", "a\r\nb: s3cret")]);
-    let bad = Filled::of(docs, &split, root).unwrap_err();
+    let bad = ResolvedServer::resolve(docs, &split, root).unwrap_err();
     assert!(bad.contains("line break"), "{bad}");
     let zero = env(&[("GITHUB_TOKEN", "a\0b")]);
-    let bad = Filled::of(github, &zero, root).unwrap_err();
+    let bad = ResolvedServer::resolve(github, &zero, root).unwrap_err();
     assert!(bad.contains("zero byte"), "{bad}");
-    let shown = format!("{file:?}{:?}", Filled::of(github, &set, root));
+    let shown = format!("{file:?}{:?}", ResolvedServer::resolve(github, &set, root));
     assert!(!shown.contains("s3cret"), "{shown}");
 }
 
 /// What is wrong with the whole file.
 #[test]
-fn a_broken_file_says_where_and_names_no_server() {
+fn an_invalid_file_reports_the_position_and_has_no_servers() {
     for (text, says) in [
         ("", ".mcp.json:1:"),
         ("{\n  \"mcpServers\": {\n", ".mcp.json:"),
@@ -112,152 +97,104 @@ fn a_broken_file_says_where_and_names_no_server() {
         ("[]", "expected an object"),
         ("{}", "`mcpServers` is missing"),
         ("{\"servers\": {}}", "`mcpServers` is missing"),
-        (
-            "{\"mcpServers\": []}",
-            ".mcp.json:1:16: `mcpServers` is a list",
-        ),
-        (
-            "{\"mcpServers\": {}, \"mcpServers\": {}}",
-            "`mcpServers` stands here a second time",
-        ),
+        ("{\"mcpServers\": []}", ".mcp.json:1:16: `mcpServers` is a list"),
+        ("{\"mcpServers\": {}, \"mcpServers\": {}}", "`mcpServers` stands here a second time"),
         ("{\"mcpServers\": {\"a b\": {}}}", "is no name of a server"),
         ("{\"mcpServers\": {\"\": {}}}", "is no name of a server"),
-        (
-            "{\"mcpServers\": {\"a/../b\": {}}}",
-            "is no name of a server",
-        ),
+        ("{\"mcpServers\": {\"a/../b\": {}}}", "is no name of a server"),
     ] {
-        let (_folder, file) = read(text);
+        let (_folder, file) = load_file(text);
         let problem = file.problems.first().expect(text).to_string();
         assert!(problem.contains(says), "{text}: {problem}");
         assert!(problem.starts_with(".mcp.json"), "{problem}");
         let why = file.find("github").unwrap_err();
         assert!(why.contains("longhaul mcp ls"), "{why}");
     }
-    let (_folder, file) = read(b"{\"mcpServers\": {\"\xff\": {}}}");
+    let (_folder, file) = load_file(b"{\"mcpServers\": {\"\xff\": {}}}");
     assert!(file.problems[0].message.contains("UTF-8"), "{file:?}");
-    let (_folder, file) = read(" ".repeat((1 << 20) + 1));
+    let (_folder, file) = load_file(" ".repeat((1 << 20) + 1));
     assert!(file.problems[0].message.contains("too long"), "{file:?}");
-    let many: Vec<String> = (0..65)
-        .map(|n| format!("\"s{n}\": {{\"command\": \"x\"}}"))
-        .collect();
-    let (_folder, file) = read(format!("{{\"mcpServers\": {{{}}}}}", many.join(",")));
+    let many: Vec<String> = (0..65).map(|n| format!("\"s{n}\": {{\"command\": \"x\"}}")).collect();
+    let (_folder, file) = load_file(format!("{{\"mcpServers\": {{{}}}}}", many.join(",")));
     assert!(file.problems[0].message.contains("64 at most"), "{file:?}");
     let deep = format!("{{\"mcpServers\": {}", "[".repeat(100_000));
-    assert!(!read(deep).1.problems.is_empty());
-    let (_folder, file) = read(format!("\u{feff}{GOOD}"));
+    assert!(!load_file(deep).1.problems.is_empty());
+    let (_folder, file) = load_file(format!("\u{feff}{VALID_FILE}"));
     assert_eq!(file.servers.len(), 4);
     let folder = tempfile::tempdir().unwrap();
-    let file = McpFile::at(&folder.path().join(".mcp.json"));
-    assert!(!file.is_there());
-    assert!(
-        file.find("x")
-            .unwrap_err()
-            .contains("There is no `.mcp.json`")
-    );
+    let file = McpFile::load_from(&folder.path().join(".mcp.json"));
+    assert!(!file.exists());
+    assert!(file.find("x").unwrap_err().contains("There is no `.mcp.json`"));
     fs::create_dir(folder.path().join(".mcp.json")).unwrap();
-    let file = McpFile::at(&folder.path().join(".mcp.json"));
+    let file = McpFile::load_from(&folder.path().join(".mcp.json"));
     assert_eq!(file.problems[0].to_string(), ".mcp.json: is no file");
 }
 
 /// A server of which this is wrong, beside one that is good.
-fn check(server: &str, says: &str) {
+fn assert_server_problem(server: &str, says: &str) {
     let text =
         format!("{{\"mcpServers\": {{\n\"bad\": {server},\n\"good\": {{\"command\": \"x\"}}}}}}");
-    let (folder, file) = read(&text);
+    let (folder, file) = load_file(&text);
     assert_eq!(file.problems, [], "{text}");
     let problem = file.servers[0].problems.first().expect(&text).to_string();
     assert!(problem.contains(says), "{server}: {problem}");
     assert!(problem.starts_with(".mcp.json:2:"), "{server}: {problem}");
     assert!(problem.contains("`bad`"), "{server}: {problem}");
     assert!(!problem.contains("s3cret"), "{server}: {problem}");
-    assert!(Filled::of(&file.servers[0], &env(&[]), folder.path()).is_err());
+    assert!(ResolvedServer::resolve(&file.servers[0], &env(&[]), folder.path()).is_err());
     let good = file.find("good").unwrap();
-    assert!(Filled::of(good, &env(&[]), folder.path()).is_ok());
+    assert!(ResolvedServer::resolve(good, &env(&[]), folder.path()).is_ok());
 }
 
 /// What is wrong with one server touches no other.
 #[test]
-fn a_broken_server_says_where_and_leaves_the_others_alone() {
+fn an_invalid_server_reports_the_position_and_leaves_the_others_usable() {
     for (server, says) in [
         ("1", "is a number, write an object"),
         ("{}", "has no `command`"),
         (r#"{"type": "http"}"#, "has no `url`"),
         (r#"{"type": "sse", "url": "https://x.example"}"#, "retired"),
-        (
-            r#"{"type": "htp", "url": "https://x.example"}"#,
-            "did you mean `http`?",
-        ),
+        (r#"{"type": "htp", "url": "https://x.example"}"#, "did you mean `http`?"),
         (r#"{"type": 3, "command": "x"}"#, "`type` is a number"),
-        (
-            r#"{"command": "x", "url": "https://x.example"}"#,
-            "write one of them",
-        ),
+        (r#"{"command": "x", "url": "https://x.example"}"#, "write one of them"),
         (r#"{"command": ""}"#, "`command` is empty"),
         (r#"{"command": ["s3cret"]}"#, "`command` is a list"),
         (r#"{"command": "x", "args": "s3cret"}"#, "`args` is text"),
-        (
-            r#"{"command": "x", "args": [1]}"#,
-            "`args` is a list, write a list of texts",
-        ),
-        (
-            r#"{"command": "x", "env": {"A": {}}}"#,
-            "`env` is an object, write an object of texts",
-        ),
-        (
-            r#"{"command": "x", "env": {"A=B": "x"}}"#,
-            "which is no name",
-        ),
-        (
-            r#"{"url": "https://x.example", "headers": {"A: B": "x"}}"#,
-            "which is no name",
-        ),
+        (r#"{"command": "x", "args": [1]}"#, "`args` is a list, write a list of texts"),
+        (r#"{"command": "x", "env": {"A": {}}}"#, "`env` is an object, write an object of texts"),
+        (r#"{"command": "x", "env": {"A=B": "x"}}"#, "which is no name"),
+        (r#"{"url": "https://x.example", "headers": {"A: B": "x"}}"#, "which is no name"),
         (r#"{"url": "file:///etc/passwd"}"#, "`url` is no address"),
         (r#"{"command": "x", "timeout": 0}"#, "`timeout` is a number"),
-        (
-            r#"{"command": "x", "elicitation": true}"#,
-            "`elicitation` can only be \"decline\"",
-        ),
-        (
-            r#"{"command": "x", "elicitation": "defaults"}"#,
-            "is always declined",
-        ),
-        (
-            r#"{"command": "x", "timeout": "soon"}"#,
-            "`timeout` is text",
-        ),
+        (r#"{"command": "x", "elicitation": true}"#, "`elicitation` can only be \"decline\""),
+        (r#"{"command": "x", "elicitation": "defaults"}"#, "is always declined"),
+        (r#"{"command": "x", "timeout": "soon"}"#, "`timeout` is text"),
         (r#"{"command": "x", "perRun": "yes"}"#, "`perRun` is text"),
-        (
-            r#"{"command": "x"}, "bad": {"command": "y"}"#,
-            "named twice",
-        ),
+        (r#"{"command": "x"}, "bad": {"command": "y"}"#, "named twice"),
     ] {
-        check(server, says);
+        assert_server_problem(server, says);
     }
 }
 
 #[test]
-fn a_key_that_stands_twice_is_noted_and_the_last_counts() {
-    let (_folder, file) = read(
+fn a_duplicate_key_is_noted_and_the_last_one_wins() {
+    let (_folder, file) = load_file(
         r#"{"mcpServers": {"a": {"command": "x", "command": "y", "env": {"A": "1", "A": "2"}, "url2": 1}}}"#,
     );
     let notes: Vec<String> = file.notes.iter().map(ToString::to_string).collect();
     let notes = notes.join("\n");
-    for says in [
-        "`command` stands here again",
-        "`env.A` stands here again",
-        "did you mean `url`?",
-    ] {
+    for says in ["`command` stands here again", "`env.A` stands here again", "did you mean `url`?"]
+    {
         assert!(notes.contains(says), "{notes}");
     }
-    let Some(Way::Stdio { command, env, .. }) = &file.servers[0].way else {
+    let Some(Transport::Stdio { command, env, .. }) = &file.servers[0].transport else {
         panic!("a program")
     };
     assert_eq!((command.as_str(), env["A"].as_str()), ("y", "2"));
 }
 
 #[test]
-fn what_is_wrong_with_a_login_is_said_with_its_place() {
+fn an_invalid_oauth_table_is_reported_with_its_position() {
     for (server, says) in [
         (
             r#"{"url": "https://x.example", "oauth": ["s3cret"]}"#,
@@ -267,35 +204,26 @@ fn what_is_wrong_with_a_login_is_said_with_its_place() {
             r#"{"url": "https://x.example", "oauth": {"clientId": 3}}"#,
             "`oauth.clientId` is a number, write a text",
         ),
-        (
-            r#"{"url": "https://x.example", "oauth": {"clientSecret": "s3cret"}}"#,
-            "no `clientId`",
-        ),
-        (
-            r#"{"url": "https://x.example", "oauth": {"clientId": ""}}"#,
-            "`oauth.clientId` is empty",
-        ),
+        (r#"{"url": "https://x.example", "oauth": {"clientSecret": "s3cret"}}"#, "no `clientId`"),
+        (r#"{"url": "https://x.example", "oauth": {"clientId": ""}}"#, "`oauth.clientId` is empty"),
         (
             r#"{"url": "https://x.example", "oauth": {"scopes": "s3cret"}}"#,
             "`oauth.scopes` is text, write a list of texts",
         ),
-        (
-            r#"{"url": "https://x.example", "oauth": {"scopes": ["a b"]}}"#,
-            "one in each text",
-        ),
+        (r#"{"url": "https://x.example", "oauth": {"scopes": ["a b"]}}"#, "one in each text"),
         (
             r#"{"url": "https://x.example", "oauth": {"callbackPort": 99999}}"#,
             "write a port from 1 to 65535",
         ),
     ] {
-        check(server, says);
+        assert_server_problem(server, says);
     }
 }
 
 /// What is said of logging in is filled in like the rest.
 #[test]
-fn a_login_is_read_and_filled_in() {
-    let (folder, file) = read(
+fn an_oauth_table_is_parsed_and_expanded() {
+    let (folder, file) = load_file(
         r#"{"mcpServers": {
             "far": { "url": "https://x.example/mcp", "oauth": {
                 "clientId": "${ID}", "clientSecret": "${SECRET}", "scopes": ["a", "${MORE:-b}"],
@@ -304,22 +232,15 @@ fn a_login_is_read_and_filled_in() {
         }}"#,
     );
     let notes: Vec<String> = file.notes.iter().map(ToString::to_string).collect();
-    assert!(
-        notes[0].contains("`oauth`: unknown key `other`"),
-        "{notes:?}"
-    );
+    assert!(notes[0].contains("`oauth`: unknown key `other`"), "{notes:?}");
     let [far, bad] = &file.servers[..] else {
         panic!("{file:?}");
     };
-    let names = far.way.as_ref().unwrap().variables();
+    let names = far.transport.as_ref().unwrap().variables();
     assert_eq!(names, ["ID", "MORE", "SECRET"]);
-    let set = env(&[
-        ("ID", "us"),
-        ("SECRET", "s3cret"),
-        ("DOC", "http://x.example"),
-    ]);
-    let filled = Filled::of(far, &set, folder.path()).unwrap();
-    let Way::Http { oauth, .. } = filled.way else {
+    let set = env(&[("ID", "us"), ("SECRET", "s3cret"), ("DOC", "http://x.example")]);
+    let filled = ResolvedServer::resolve(far, &set, folder.path()).unwrap();
+    let Transport::Http { oauth, .. } = filled.transport else {
         panic!("{file:?}");
     };
     assert_eq!(oauth.client_id.as_deref(), Some("us"));
@@ -327,8 +248,8 @@ fn a_login_is_read_and_filled_in() {
     assert_eq!(oauth.scopes, ["a", "b"]);
     assert_eq!(oauth.callback_port, Some(8123));
     assert!(!format!("{oauth:?}").contains("s3cret"));
-    let why = Filled::of(far, &env(&[]), folder.path()).unwrap_err();
+    let why = ResolvedServer::resolve(far, &env(&[]), folder.path()).unwrap_err();
     assert!(why.contains("ID is not set"), "{why}");
-    let why = Filled::of(bad, &set, folder.path()).unwrap_err();
+    let why = ResolvedServer::resolve(bad, &set, folder.path()).unwrap_err();
     assert!(why.contains("no https:// address"), "{why}");
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use longhaul::context::{ContextError, ContextProvider, Glance, Perception};
+use longhaul::context::{ContextError, ContextProvider, ContextRequest, Perception};
 use longhaul::{Agent, RawJson, Runtime, RuntimeBuilder, Task, async_trait, models};
 use serde_json::json;
 
-fn write(folder: &Path, files: &[(&str, &str)]) {
+fn write_files(folder: &Path, files: &[(&str, &str)]) {
     for (file, text) in files {
         let file = folder.join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -17,20 +17,14 @@ fn write(folder: &Path, files: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn a_broken_agent_file_is_named_when_its_agent_is_asked_for_and_harms_no_other() {
+async fn an_invalid_agent_file_is_reported_on_submit_and_affects_no_other_agent() {
     let folder = tempfile::tempdir().unwrap();
-    write(
+    write_files(
         folder.path(),
         &[
             ("longhaul.toml", ""),
-            (
-                "agents/good.md",
-                "---\nmodel: scripted/hi\ntools: [read_file]\n---\nYou greet.\n",
-            ),
-            (
-                "agents/broken.md",
-                "---\nmodel: scripted/hi\ntools: [raed_file]\n---\nYou read.\n",
-            ),
+            ("agents/good.md", "---\nmodel: scripted/hi\ntools: [read_file]\n---\nYou greet.\n"),
+            ("agents/broken.md", "---\nmodel: scripted/hi\ntools: [raed_file]\n---\nYou read.\n"),
             ("scripts/hi.yaml", "replies: [{ text: 'Hello.' }]\n"),
         ],
     );
@@ -49,7 +43,7 @@ async fn a_broken_agent_file_is_named_when_its_agent_is_asked_for_and_harms_no_o
     worker.stop().await.unwrap();
 }
 
-async fn refused(builder: RuntimeBuilder) -> String {
+async fn open_error(builder: RuntimeBuilder) -> String {
     builder.open().await.expect_err("it opens").to_string()
 }
 
@@ -65,18 +59,12 @@ async fn an_agent_in_code_is_checked_when_the_runtime_is_opened() {
         (agent().prompt("{{ inptu }}"), "did you mean `input`?"),
         (agent().prompt("{{ input"), "broken template"),
         (agent().prompt("{{ perception }}"), "perception"),
-        (
-            agent().output_schema(json!({ "type": "objekt" })),
-            "is no JSON Schema",
-        ),
+        (agent().output_schema(json!({ "type": "objekt" })), "is no JSON Schema"),
         (agent().output_schema(json!(7)), "is no schema"),
-        (
-            agent().define(|agent| agent.lane = Some("{{ nobody }}".into())),
-            "nobody",
-        ),
+        (agent().define(|agent| agent.lane = Some("{{ nobody }}".into())), "nobody"),
     ] {
         let shown = format!("{agent:?}");
-        let said = refused(Runtime::builder().store("sqlite::memory:").agent(agent)).await;
+        let said = open_error(Runtime::builder().store("sqlite::memory:").agent(agent)).await;
         assert!(said.contains("the agent `helper` can't be used"), "{said}");
         assert!(said.contains(says), "{said}\n{shown}");
     }
@@ -85,29 +73,26 @@ async fn an_agent_in_code_is_checked_when_the_runtime_is_opened() {
 #[tokio::test]
 async fn an_agent_in_code_may_name_the_tools_of_its_project() {
     let folder = tempfile::tempdir().unwrap();
-    write(folder.path(), &[("longhaul.toml", "")]);
+    write_files(folder.path(), &[("longhaul.toml", "")]);
     let builder = || {
         let builder = Runtime::builder().store("sqlite::memory:");
         builder.project(folder.path())
     };
     let agent = || Agent::new("helper").tool("read_file").tool("ask_human");
     builder().agent(agent()).open().await.unwrap();
-    let said = refused(builder().agent(agent().tool("shell"))).await;
+    let said = open_error(builder().agent(agent().tool("shell"))).await;
     assert!(said.contains("`shell` needs a sandbox"), "{said}");
-    let said = refused(builder().agent(agent().tool("read_flie"))).await;
+    let said = open_error(builder().agent(agent().tool("read_flie"))).await;
     assert!(said.contains("did you mean `read_file`?"), "{said}");
 }
 
 #[derive(Debug)]
-struct Sky;
+struct FakeContextProvider;
 
 #[async_trait]
-impl ContextProvider for Sky {
-    async fn look(&self, _: &Glance) -> Result<Perception, ContextError> {
-        Ok(Perception {
-            world: RawJson::null(),
-            context: BTreeMap::new(),
-        })
+impl ContextProvider for FakeContextProvider {
+    async fn fetch(&self, _: &ContextRequest) -> Result<Perception, ContextError> {
+        Ok(Perception { world: RawJson::null(), context: BTreeMap::new() })
     }
 }
 
@@ -115,19 +100,19 @@ impl ContextProvider for Sky {
 async fn a_model_or_a_context_provider_that_is_registered_twice_is_refused() {
     let model = || models::scripted("a", "replies: [{ text: 'a' }]").unwrap();
     let builder = || Runtime::builder().store("sqlite::memory:");
-    let said = refused(builder().model("a", model()).model("a", model())).await;
+    let said = open_error(builder().model("a", model()).model("a", model())).await;
     assert!(said.contains("two models named `a`"), "{said}");
-    let twice = builder().context_provider("sky", Sky);
-    let said = refused(twice.context_provider("sky", Sky)).await;
+    let twice = builder().context_provider("sky", FakeContextProvider);
+    let said = open_error(twice.context_provider("sky", FakeContextProvider)).await;
     assert!(said.contains("two context providers named `sky`"), "{said}");
 }
 
 #[tokio::test]
-async fn a_second_runtime_on_the_same_file_is_told_who_drives_it() {
+async fn a_second_runtime_on_the_same_file_fails_with_the_current_driver() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("agents.db").display());
     let first = Runtime::builder().store(&store).open().await.unwrap();
-    let said = refused(Runtime::builder().store(&store)).await;
+    let said = open_error(Runtime::builder().store(&store)).await;
     let pid = format!("pid {}", std::process::id());
     for part in ["agents.db", &pid] {
         assert!(said.contains(part), "{said}");

@@ -5,34 +5,31 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::assemble::menu::{Menu, Reason};
-use longhaul::assemble::models;
-use longhaul::config::fault::ConfigError;
-use longhaul::config::known::Api;
+use longhaul::assemble::model_choice::{ChoiceReason, ModelSelector};
+use longhaul::assemble::model_resolver;
+use longhaul::config::built_in_providers::Api;
+use longhaul::config::error::ConfigError;
 use longhaul::config::load::load;
+use longhaul::config::process_env::ProcessEnv;
 use longhaul::config::settings::Config;
-use longhaul::config::surroundings::Surroundings;
 use longhaul_core::time::Clock;
 use longhaul_engine::clock::SystemClock;
 
 const KEY: &str = "sk-ant-very-secret-0123456789";
 
-fn read(toml: &str, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
+fn load_config(toml: &str, env: &[(&str, &str)]) -> Result<Config, ConfigError> {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("longhaul.toml"), toml).unwrap();
-    let here = Surroundings {
+    let here = ProcessEnv {
         cwd: folder.path().to_path_buf(),
-        env: env
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-            .collect(),
-        ..Surroundings::default()
+        env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        ..ProcessEnv::default()
     };
     load(&here, &[])
 }
 
-fn menu(toml: &str, env: &[(&str, &str)]) -> Menu {
-    Menu::of(&read(toml, env).unwrap()).unwrap()
+fn selector(toml: &str, env: &[(&str, &str)]) -> ModelSelector {
+    ModelSelector::from_config(&load_config(toml, env).unwrap()).unwrap()
 }
 
 const ANTHROPIC: (&str, &str) = ("ANTHROPIC_API_KEY", KEY);
@@ -43,7 +40,7 @@ const ROUTER: (&str, &str) = ("OPENROUTER_API_KEY", KEY);
 
 type Vars = &'static [(&'static str, &'static str)];
 
-const SET: &str = "[models]\ndefault = \"fast\"\nfast = \"openai/gpt-5-mini\"\n";
+const DEFAULT_SET: &str = "[models]\ndefault = \"fast\"\nfast = \"openai/gpt-5-mini\"\n";
 const OWN_KEY: &str = "[providers.openai]\nkey_env = [\"A\", \"B\"]\n";
 const IDLE_SET: &str = "[models]\ndefault = \"idle\"\n";
 const OWN_IDLE: &str = "[models]\nidle = \"a/b\"\n";
@@ -52,10 +49,10 @@ const OWN_IDLE: &str = "[models]\nidle = \"a/b\"\n";
 #[rustfmt::skip]
 const CHOICES: &[(&str, Vars, Option<&str>, &str, &str)] = &[
     // Whoever names one gets it, and nothing else is looked at.
-    (SET, &[ANTHROPIC], Some("x/y"), "x/y", "named"),
-    (SET, &[], Some("fast"), "openai/gpt-5-mini", "named"),
-    (SET, &[ANTHROPIC], None, "openai/gpt-5-mini", "project file longhaul.toml:2"),
-    (SET, &[ANTHROPIC], Some("default"), "openai/gpt-5-mini", "project file longhaul.toml:2"),
+    (DEFAULT_SET, &[ANTHROPIC], Some("x/y"), "x/y", "named"),
+    (DEFAULT_SET, &[], Some("fast"), "openai/gpt-5-mini", "named"),
+    (DEFAULT_SET, &[ANTHROPIC], None, "openai/gpt-5-mini", "project file longhaul.toml:2"),
+    (DEFAULT_SET, &[ANTHROPIC], Some("default"), "openai/gpt-5-mini", "project file longhaul.toml:2"),
     ("", &[ANTHROPIC, OPENAI, KIMI, ROUTER], None, "anthropic/claude-sonnet-5-5", "ANTHROPIC_API_KEY"),
     ("", &[ANTHROPIC], Some("default"), "anthropic/claude-sonnet-5-5", "ANTHROPIC_API_KEY"),
     ("", &[OPENAI, KIMI], None, "openai/gpt-6.1-terra", "OPENAI_API_KEY"),
@@ -75,26 +72,22 @@ const CHOICES: &[(&str, Vars, Option<&str>, &str, &str)] = &[
 ];
 
 #[test]
-fn a_model_is_chosen_in_this_order_and_no_other() {
+fn the_model_is_chosen_in_the_documented_order() {
     for (toml, env, named, name, why) in CHOICES {
-        let choice = menu(toml, env).choose(*named, |_| Some("qwen3:8b".to_owned()));
+        let choice = selector(toml, env).choose(*named, |_| Some("qwen3:8b".to_owned()));
         let choice = choice.unwrap_or_else(|why| panic!("{toml} {named:?}: {why}"));
         let said = match choice.reason {
-            Reason::Named => "named".to_owned(),
-            Reason::Set(origin) => origin,
-            Reason::Key(variable) => variable,
-            Reason::Ollama => "ollama".to_owned(),
+            ChoiceReason::Named => "named".to_owned(),
+            ChoiceReason::Default(origin) => origin,
+            ChoiceReason::Key(variable) => variable,
+            ChoiceReason::Ollama => "ollama".to_owned(),
         };
-        assert_eq!(
-            (choice.name.as_str(), said.as_str()),
-            (*name, *why),
-            "{toml}"
-        );
+        assert_eq!((choice.name.as_str(), said.as_str()), (*name, *why), "{toml}");
     }
 }
 
 #[test]
-fn where_there_is_no_model_every_way_to_one_is_said() {
+fn without_a_model_the_error_lists_every_way_to_set_one() {
     for (toml, env, named, said) in [
         (
             "",
@@ -114,20 +107,10 @@ fn where_there_is_no_model_every_way_to_one_is_said() {
             Some("sonnet"),
             "There is no model `sonnet`. Name one as `provider/model`",
         ),
-        (
-            "[models]\nfast = \"a/b\"\n",
-            &[],
-            Some("fats"),
-            "Did you mean `fast`?",
-        ),
-        (
-            "",
-            &[],
-            Some("anthropic/"),
-            "There is no model `anthropic/`.",
-        ),
+        ("[models]\nfast = \"a/b\"\n", &[], Some("fats"), "Did you mean `fast`?"),
+        ("", &[], Some("anthropic/"), "There is no model `anthropic/`."),
     ] {
-        let why = menu(toml, env).choose(named, |_| None).unwrap_err();
+        let why = selector(toml, env).choose(named, |_| None).unwrap_err();
         assert!(why.contains(said), "{named:?}: {why}");
         assert!(!why.contains("scripted"), "{why}");
         assert!(!why.contains(KEY), "{why}");
@@ -135,7 +118,7 @@ fn where_there_is_no_model_every_way_to_one_is_said() {
 }
 
 #[test]
-fn a_model_that_can_t_be_asked_says_what_it_lacks() {
+fn an_unusable_model_names_what_is_missing() {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     for (toml, env, name, said) in [
         (
@@ -159,24 +142,21 @@ fn a_model_that_can_t_be_asked_says_what_it_lacks() {
         ("", &[], "a b/c", "[providers.NAME]"),
         ("", &[], "scripted/none", "Write scripts/none.yaml."),
     ] {
-        let config = read(toml, env).unwrap();
-        let why = models(&config, &clock)
-            .find(Some(name))
-            .unwrap_err()
-            .to_string();
+        let config = load_config(toml, env).unwrap();
+        let why = model_resolver(&config, &clock).resolve(Some(name)).unwrap_err().to_string();
         assert!(why.contains(said), "{name}: {why}");
         assert!(!why.contains(KEY), "{why}");
     }
-    let config = read("", &[ANTHROPIC]).unwrap();
-    let shelf = models(&config, &clock);
-    let found = shelf.find(None).unwrap();
+    let config = load_config("", &[ANTHROPIC]).unwrap();
+    let shelf = model_resolver(&config, &clock);
+    let found = shelf.resolve(None).unwrap();
     assert_eq!(found.name, "anthropic/claude-sonnet-5-5");
-    let again = shelf.find(Some("anthropic/claude-sonnet-5-5")).unwrap();
+    let again = shelf.resolve(Some("anthropic/claude-sonnet-5-5")).unwrap();
     assert!(Arc::ptr_eq(&found.model, &again.model), "it is opened once");
     assert!(!format!("{shelf:?} {found:?} {config:?}").contains(KEY));
 }
 
-const SET_OTHERWISE: &str = r#"
+const OVERRIDES: &str = r#"
 [providers.anthropic]
 base_url = "https://proxy.example"
 headers = { anthropic-beta = "context-1m", x-team = "tell-nobody" }
@@ -197,26 +177,13 @@ key_env = "OTHER_KEY"
 "#;
 
 #[test]
-fn what_is_known_can_be_set_otherwise_and_more_can_be_added() {
-    let config = read(SET_OTHERWISE, &[ANTHROPIC, ("OLLAMA_HOST", "gpu.local")]).unwrap();
-    let menu = Menu::of(&config).unwrap();
-    let names: Vec<&str> = menu
-        .providers
-        .all()
-        .iter()
-        .map(|one| one.name.as_str())
-        .collect();
+fn built_in_providers_can_be_overridden_and_others_added() {
+    let config = load_config(OVERRIDES, &[ANTHROPIC, ("OLLAMA_HOST", "gpu.local")]).unwrap();
+    let menu = ModelSelector::from_config(&config).unwrap();
+    let names: Vec<&str> = menu.providers.all().iter().map(|one| one.name.as_str()).collect();
     assert_eq!(
         names,
-        [
-            "anthropic",
-            "openai",
-            "moonshot",
-            "openrouter",
-            "ollama",
-            "open-ai-too",
-            "vllm"
-        ]
+        ["anthropic", "openai", "moonshot", "openrouter", "ollama", "open-ai-too", "vllm"]
     );
     let one = menu.providers.find("anthropic").unwrap();
     assert_eq!(one.api, Api::Anthropic);
@@ -231,32 +198,24 @@ fn what_is_known_can_be_set_otherwise_and_more_can_be_added() {
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     assert_eq!(
         one.headers(),
-        [
-            pair("anthropic-beta", "context-1m"),
-            pair("x-team", "tell-nobody")
-        ]
+        [pair("anthropic-beta", "context-1m"), pair("x-team", "tell-nobody")]
     );
     // A header may be a key too.
     assert!(!format!("{one:?} {config:?}").contains("tell-nobody"));
-    let shown = config.settings["providers.anthropic.headers.x-team"]
-        .value
-        .shown();
+    let shown = config.settings["providers.anthropic.headers.x-team"].value.redacted_json();
     assert_eq!(shown, "***");
     let two = menu.providers.find("vllm").unwrap();
     assert!(!two.needs_key());
     assert_eq!(two.quirks, ["no_stream_options", "text_only"]);
     let three = menu.providers.find("open-ai-too").unwrap();
-    assert_eq!(
-        (three.api, three.variables()),
-        (Api::Responses, "OTHER_KEY".to_owned())
-    );
+    assert_eq!((three.api, three.key_variables()), (Api::Responses, "OTHER_KEY".to_owned()));
     let local = menu.providers.find("ollama").unwrap();
     assert_eq!(local.base_url, "http://gpu.local:11434/v1");
-    assert!(local.is_set && !menu.providers.find("openai").unwrap().is_set);
+    assert!(local.is_configured && !menu.providers.find("openai").unwrap().is_configured);
 }
 
 /// Settings, and what is said of them.
-const REFUSED: &[(&str, &str)] = &[
+const INVALID_SETTINGS: &[(&str, &str)] = &[
     (
         "[providers.a]\napi = \"chat\"\n",
         "longhaul.toml:2:1: `[providers.a]` is a provider of your own and needs `base_url`, such as",
@@ -265,10 +224,7 @@ const REFUSED: &[(&str, &str)] = &[
         "[providers.a]\nkey_env = \"A\"\n",
         "longhaul.toml:2:1: `[providers.a]` is a provider of your own and needs `api` and `base_url`, such as",
     ),
-    (
-        "[providers.scripted]\napi = \"chat\"\n",
-        "longhaul.toml:2:1: `scripted` is built in",
-    ),
+    ("[providers.scripted]\napi = \"chat\"\n", "longhaul.toml:2:1: `scripted` is built in"),
     (
         "[providers.\"a/b\"]\napi = \"chat\"\nbase_url = \"http://h\"\n",
         "longhaul.toml:2:1: `providers.a/b`: a provider's name has letters",
@@ -396,9 +352,9 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn half_a_provider_and_half_a_price_are_refused_with_their_place() {
-    for (toml, said) in REFUSED {
-        let faults = read(toml, &[]).unwrap_err().to_string();
+fn incomplete_providers_and_prices_are_refused_with_their_position() {
+    for (toml, said) in INVALID_SETTINGS {
+        let faults = load_config(toml, &[]).unwrap_err().to_string();
         assert!(faults.starts_with(said), "{toml}: {faults}");
         assert_eq!(faults.lines().count(), 1, "{faults}");
         let hidden = !toml.contains("key =") || !faults.contains("secret");
@@ -410,19 +366,16 @@ fn half_a_provider_and_half_a_price_are_refused_with_their_place() {
 fn a_price_that_is_set_is_exact_and_wins() {
     let toml = "[prices.\"openai/gpt-4.1\"]\ninput = 0.07\noutput = 0.29\ncached = 0.000001\n\
                 [prices.\"here/big\"]\nwindow = 32_000\nmax_output = 4_000\n";
-    let menu = menu(toml, &[]);
-    let tariff = menu.tariff("openai", "gpt-4.1-2025-04-14");
+    let menu = selector(toml, &[]);
+    let tariff = menu.pricing("openai", "gpt-4.1-2025-04-14");
     let price = tariff.price.unwrap();
     assert_eq!((price.input, price.output), (70_000, 290_000));
     assert_eq!((price.cached, price.cache_write), (1, 70_000));
     assert_eq!(tariff.window_tokens, 1_047_576);
-    let tariff = menu.tariff("here", "big");
+    let tariff = menu.pricing("here", "big");
     assert_eq!(tariff.price, None);
-    assert_eq!(
-        (tariff.window_tokens, tariff.max_output_tokens),
-        (32_000, 4_000)
-    );
+    assert_eq!((tariff.window_tokens, tariff.max_output_tokens), (32_000, 4_000));
     // What nobody knows has no price, and what is free costs nothing.
-    assert_eq!(menu.tariff("openrouter", "openai/gpt-4.1").price, None);
-    assert_eq!(menu.tariff("ollama", "qwen3:8b").price.unwrap().output, 0);
+    assert_eq!(menu.pricing("openrouter", "openai/gpt-4.1").price, None);
+    assert_eq!(menu.pricing("ollama", "qwen3:8b").price.unwrap().output, 0);
 }

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use longhaul::context::{ContextError, ContextProvider, Glance, Perception};
+use longhaul::context::{ContextError, ContextProvider, ContextRequest, Perception};
 use longhaul::models::{
-    Answered, Ask, Block, Ear, Failure, Hold, Model, Quote, Reply, StopReason, Tariff, Usage, Words,
+    Block, CostEstimate, DeltaSink, Failure, Hold, Model, ModelPricing, ModelRequest,
+    ModelResponse, Reply, StopReason, TextBlock, Usage,
 };
 use longhaul::schemars::{self, JsonSchema};
 use longhaul::tools::{
-    self, EffectClass, Tool, ToolCard, ToolContext, ToolFailure, ToolName, ToolOutput, TypedTool,
+    self, EffectClass, Tool, ToolContext, ToolFailure, ToolName, ToolOutput, ToolSpec, TypedTool,
 };
 use longhaul::{
     Agent, Answer, AnswerOutcome, CancellationToken, Error, RawJson, Runtime, RuntimeBuilder,
@@ -34,16 +35,16 @@ struct Order {
 
 /// Orders parts, and remembers what was ordered.
 #[derive(Debug, Default, Clone)]
-struct Shop(Arc<Mutex<Vec<String>>>);
+struct OrderTool(Arc<Mutex<Vec<String>>>);
 
-impl Shop {
+impl OrderTool {
     fn orders(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 }
 
 #[async_trait]
-impl TypedTool for Shop {
+impl TypedTool for OrderTool {
     type Input = Order;
     const NAME: &'static str = "order";
     const DESCRIPTION: &'static str = "Orders a part.";
@@ -58,31 +59,24 @@ fn in_memory() -> RuntimeBuilder {
     Runtime::builder().store("sqlite::memory:")
 }
 
-const BUYS: &str = "
+const BUYER_SCRIPT: &str = "
 replies:
   - tools: [{ name: order, input: { part: wheel } }]
   - text: 'Done: {{ last_result }}.'
 ";
 
-fn buyer(shop: &Shop) -> Agent {
-    Agent::new("buyer")
-        .model("script")
-        .prompt("You buy parts.")
-        .tool(tools::typed(shop.clone()))
+fn buyer(shop: &OrderTool) -> Agent {
+    Agent::new("buyer").model("script").prompt("You buy parts.").tool(tools::typed(shop.clone()))
 }
 
 #[tokio::test]
 async fn an_agent_in_code_does_its_work_once_for_one_key() {
-    let shop = Shop::default();
-    let script = models::scripted("buys", BUYS).unwrap();
+    let shop = OrderTool::default();
+    let script = models::scripted("buys", BUYER_SCRIPT).unwrap();
     let builder = in_memory().model("script", script).agent(buyer(&shop));
     let runtime = builder.open().await.unwrap();
     let worker = runtime.worker().spawn();
-    let task = || {
-        Task::new("buyer")
-            .input("A wheel")
-            .idempotency_key("order-7")
-    };
+    let task = || Task::new("buyer").input("A wheel").idempotency_key("order-7");
     let run = runtime.submit(task()).await.unwrap();
     let done = run.wait().await.unwrap();
     assert_eq!(done.status, Status::Completed);
@@ -94,19 +88,16 @@ async fn an_agent_in_code_does_its_work_once_for_one_key() {
     let again = runtime.submit(task()).await.unwrap();
     assert_eq!(again.id(), run.id());
     assert_eq!(shop.orders(), ["wheel"]);
-    let other = runtime
-        .submit(task().input("Two wheels"))
-        .await
-        .unwrap_err();
+    let other = runtime.submit(task().input("Two wheels")).await.unwrap_err();
     assert!(matches!(other, Error::IdempotencyKeyReused), "{other}");
     worker.stop().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_gate_is_listed_and_answered_and_events_tell_it_in_order() {
-    let shop = Shop::default();
+async fn a_gate_is_listed_and_answered_and_its_events_are_in_order() {
+    let shop = OrderTool::default();
     let agent = buyer(&shop).approve("order", "Order it?");
-    let script = models::scripted("buys", BUYS).unwrap();
+    let script = models::scripted("buys", BUYER_SCRIPT).unwrap();
     let builder = in_memory().model("script", script).agent(agent);
     let runtime = builder.open().await.unwrap();
     let worker = runtime.worker().spawn();
@@ -121,15 +112,10 @@ async fn a_gate_is_listed_and_answered_and_events_tell_it_in_order() {
         }
         assert_eq!(shop.orders(), Vec::<String>::new());
         let gates = runtime.gates().open().await.unwrap();
-        let [gate] = &gates[..] else {
-            panic!("{gates:?}")
-        };
+        let [gate] = &gates[..] else { panic!("{gates:?}") };
         assert_eq!((gate.run, gate.ask.as_str()), (run.id(), "Order it?"));
-        let stale = Answer::approve(longhaul::Hash::of(b"another"));
-        assert!(matches!(
-            runtime.answer(gate.id, stale).await,
-            Err(Error::Engine(_))
-        ));
+        let stale = Answer::approve(longhaul::Hash::digest(b"another"));
+        assert!(matches!(runtime.answer(gate.id, stale).await, Err(Error::Engine(_))));
         let yes = Answer::approve(gate.digest).by("shop:anna");
         let outcome = runtime.answer(gate.id, yes).await.unwrap();
         assert!(matches!(outcome, AnswerOutcome::Closed(_)));
@@ -146,10 +132,10 @@ async fn a_gate_is_listed_and_answered_and_events_tell_it_in_order() {
 }
 
 #[tokio::test]
-async fn a_person_who_rejects_is_heard_by_the_model() {
-    let shop = Shop::default();
+async fn a_rejection_reaches_the_model() {
+    let shop = OrderTool::default();
     let agent = buyer(&shop).approve("order", "Order it?");
-    let script = models::scripted("buys", BUYS).unwrap();
+    let script = models::scripted("buys", BUYER_SCRIPT).unwrap();
     let builder = in_memory().model("script", script).agent(agent);
     let runtime = builder.open().await.unwrap();
     let worker = runtime.worker().spawn();
@@ -170,29 +156,24 @@ async fn a_person_who_rejects_is_heard_by_the_model() {
 
 /// Says how many tools it was told of.
 #[derive(Debug)]
-struct Counter;
+struct FakeModel;
 
 #[async_trait]
-impl Model for Counter {
-    fn quote(&self, _: &Ask) -> Quote {
-        Quote {
-            hold: Hold::default(),
-            tariff: Tariff::default(),
-        }
+impl Model for FakeModel {
+    fn estimate(&self, _: &ModelRequest) -> CostEstimate {
+        CostEstimate { hold: Hold::default(), pricing: ModelPricing::default() }
     }
 
-    async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure> {
+    async fn generate(
+        &self,
+        ask: &ModelRequest,
+        ear: &dyn DeltaSink,
+    ) -> Result<ModelResponse, Failure> {
         let text = format!("turn {} of {}", ask.turn, ask.model);
-        ear.words(&text);
-        let words = Words {
-            text: text.into(),
-            extra: None,
-        };
-        Ok(Answered {
-            reply: Arc::new(Reply {
-                dialect: "counter".to_owned(),
-                blocks: vec![Block::Text(words)],
-            }),
+        ear.on_text(&text);
+        let words = TextBlock { text: text.into(), extra: None };
+        Ok(ModelResponse {
+            reply: Arc::new(Reply { api: "counter".to_owned(), blocks: vec![Block::Text(words)] }),
             stop: StopReason::EndTurn,
             usage: Usage::default(),
             cost: None,
@@ -203,42 +184,39 @@ impl Model for Counter {
 
 /// Knows the time of day.
 #[derive(Debug)]
-struct Sky;
+struct FakeContextProvider;
 
 #[async_trait]
-impl ContextProvider for Sky {
-    async fn look(&self, _: &Glance) -> Result<Perception, ContextError> {
-        Ok(Perception {
-            world: RawJson::of(&"night"),
-            context: BTreeMap::new(),
-        })
+impl ContextProvider for FakeContextProvider {
+    async fn fetch(&self, _: &ContextRequest) -> Result<Perception, ContextError> {
+        Ok(Perception { world: RawJson::from_serialize(&"night"), context: BTreeMap::new() })
     }
 }
 
 #[tokio::test]
-async fn a_model_and_a_context_provider_of_ones_own_are_asked() {
+async fn a_registered_model_and_context_provider_are_used() {
     let agent = Agent::new("watch")
         .model("counter")
         .prompt("It is {{ perception }}.")
         .context_provider("sky");
-    let builder = in_memory().model("counter", Counter).agent(agent);
-    let runtime = builder.context_provider("sky", Sky).open().await.unwrap();
+    let builder = in_memory().model("counter", FakeModel).agent(agent);
+    let runtime = builder.context_provider("sky", FakeContextProvider).open().await.unwrap();
     let worker = runtime.worker().spawn();
     let run = runtime.submit(Task::new("watch")).await.unwrap();
     let done = run.wait().await.unwrap();
     assert_eq!(done.text().unwrap(), "turn 1 of counter");
-    let perceived = run.events().next_of("run.perceived").await;
+    let perceived = run.events().first_of_kind("run.prepared").await;
     assert!(perceived.contains("It is night."), "{perceived}");
     worker.stop().await.unwrap();
 }
 
-trait NextOf {
-    async fn next_of(self, kind: &str) -> String;
+trait RunEventsExt {
+    async fn first_of_kind(self, kind: &str) -> String;
 }
 
-impl NextOf for longhaul::RunEvents {
+impl RunEventsExt for longhaul::RunEvents {
     /// The first entry of this kind, as people debug it.
-    async fn next_of(mut self, kind: &str) -> String {
+    async fn first_of_kind(mut self, kind: &str) -> String {
         while let Some(entry) = self.next().await {
             let entry = entry.unwrap();
             if entry.event.kind() == kind {
@@ -251,11 +229,11 @@ impl NextOf for longhaul::RunEvents {
 
 /// A tool whose schema is written by hand.
 #[derive(Debug)]
-struct Echo(ToolCard);
+struct EchoTool(ToolSpec);
 
 #[async_trait]
-impl Tool for Echo {
-    fn card(&self) -> &ToolCard {
+impl Tool for EchoTool {
+    fn spec(&self) -> &ToolSpec {
         &self.0
     }
 
@@ -269,12 +247,12 @@ impl Tool for Echo {
 }
 
 #[tokio::test]
-async fn a_tool_behind_the_port_is_shared_by_two_agents() {
-    let echo = Arc::new(Echo(ToolCard {
+async fn a_tool_instance_is_shared_by_two_agents() {
+    let echo = Arc::new(EchoTool(ToolSpec {
         name: ToolName::new("echo").unwrap(),
         description: "Says it again.".to_owned(),
         schema: json!({ "type": "object" }),
-        verifies: false,
+        can_verify: false,
         in_doubt: None,
         timeout: None,
     }));
@@ -296,8 +274,8 @@ async fn a_tool_behind_the_port_is_shared_by_two_agents() {
 
 #[tokio::test]
 async fn a_run_is_paused_resumed_steered_and_cancelled_by_its_handle() {
-    let shop = Shop::default();
-    let script = models::scripted("buys", BUYS).unwrap();
+    let shop = OrderTool::default();
+    let script = models::scripted("buys", BUYER_SCRIPT).unwrap();
     let builder = in_memory().model("script", script).agent(buyer(&shop));
     let runtime = builder.open().await.unwrap();
     let run = runtime.submit(Task::new("buyer")).await.unwrap();
@@ -315,7 +293,7 @@ async fn a_run_is_paused_resumed_steered_and_cancelled_by_its_handle() {
 }
 
 #[tokio::test]
-async fn hooks_hear_of_every_run_and_a_token_drains_the_worker() {
+async fn hooks_are_called_for_every_run_and_a_token_drains_the_worker() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let tell = |word: &'static str| {
         let heard = Arc::clone(&heard);
@@ -344,7 +322,7 @@ async fn hooks_hear_of_every_run_and_a_token_drains_the_worker() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_when_the_runtime_is_opened_or_a_task_is_submitted() {
+async fn invalid_definitions_fail_at_open_or_submit() {
     let said = async |builder: RuntimeBuilder| builder.open().await.unwrap_err().to_string();
     let none = said(Runtime::builder()).await;
     assert!(none.contains(".store("), "{none}");
@@ -359,22 +337,15 @@ async fn what_is_wrong_is_said_when_the_runtime_is_opened_or_a_task_is_submitted
     assert!(elsewhere.contains("mysql"), "{elsewhere}");
     let nowhere = said(Runtime::builder().project("/no/such/folder")).await;
     assert!(nowhere.contains("/no/such/folder"), "{nowhere}");
-    let runtime = in_memory()
-        .agent(Agent::new("helper"))
-        .open()
-        .await
-        .unwrap();
+    let runtime = in_memory().agent(Agent::new("helper")).open().await.unwrap();
     let unknown = runtime.submit(Task::new("helpr")).await.unwrap_err();
-    assert!(
-        unknown.to_string().contains("did you mean `helper`?"),
-        "{unknown}"
-    );
+    assert!(unknown.to_string().contains("did you mean `helper`?"), "{unknown}");
     let lane = runtime.submit(Task::new("helper").lane("")).await;
-    assert!(matches!(lane, Err(Error::Name(_))));
+    assert!(matches!(lane, Err(Error::InvalidName(_))));
 }
 
 #[tokio::test]
-async fn a_task_is_refused_if_one_model_of_its_agent_cannot_be_asked() {
+async fn a_task_is_refused_if_a_model_of_its_agent_is_unavailable() {
     let folder = tempfile::tempdir().unwrap();
     let settings = "[providers.shop]\napi = \"chat\"\nbase_url = \"http://127.0.0.1:9/v1\"\n\
                     key_env = \"A_KEY_THAT_NOBODY_SETS\"\n";
@@ -386,32 +357,32 @@ async fn a_task_is_refused_if_one_model_of_its_agent_cannot_be_asked() {
         .agent(Agent::new("helper").model("script").model("shop/large"));
     let runtime = builder.open().await.unwrap();
     let refused = runtime.submit(Task::new("helper")).await.unwrap_err();
-    assert!(matches!(refused, Error::NoModel(_)), "{refused}");
+    assert!(matches!(refused, Error::ModelUnavailable(_)), "{refused}");
     // Only the model that the task names is asked.
     let task = Task::new("helper").model("script");
     runtime.submit(task).await.unwrap();
 }
 
 #[tokio::test]
-async fn a_value_that_is_no_json_is_refused_and_not_replaced() {
+async fn a_value_that_cannot_be_serialized_is_refused() {
     let odd = BTreeMap::from([((1, 2), 3)]);
     let runtime = in_memory().agent(Agent::new("helper")).open().await;
     let runtime = runtime.unwrap();
     let input = runtime.submit(Task::new("helper").input(&odd)).await;
-    assert!(matches!(input, Err(Error::NotJson { .. })), "{input:?}");
+    assert!(matches!(input, Err(Error::Serialize { .. })), "{input:?}");
     let context = Task::new("helper").context("map", &odd);
     let context = runtime.submit(context).await.unwrap_err().to_string();
     assert!(context.contains("`map`"), "{context}");
     let gate = longhaul::GateId::from_bits(7);
     let edit = runtime.answer(gate, Answer::edit(None, &odd)).await;
-    assert!(matches!(edit, Err(Error::NotJson { .. })), "{edit:?}");
+    assert!(matches!(edit, Err(Error::Serialize { .. })), "{edit:?}");
     let schema = in_memory().agent(Agent::new("helper").output_schema(&odd));
     let schema = schema.open().await.map(drop);
-    assert!(matches!(schema, Err(Error::NotJson { .. })), "{schema:?}");
+    assert!(matches!(schema, Err(Error::Serialize { .. })), "{schema:?}");
 }
 
 #[tokio::test]
-async fn the_programs_store_is_closed_to_the_file_tools_of_its_project() {
+async fn file_tools_cannot_read_the_store_of_the_program() {
     let folder = tempfile::tempdir().unwrap();
     for (file, text) in [
         ("longhaul.toml", ""),
@@ -432,15 +403,9 @@ async fn the_programs_store_is_closed_to_the_file_tools_of_its_project() {
     let builder = Runtime::builder().store(store).project(folder.path());
     let runtime = builder.open().await.unwrap();
     let worker = runtime.worker().spawn();
-    let run = runtime
-        .submit(Task::new("reader").input("x"))
-        .await
-        .unwrap();
+    let run = runtime.submit(Task::new("reader").input("x")).await.unwrap();
     let done = run.wait().await.unwrap();
     let text = done.text().unwrap();
-    assert!(
-        text.contains("agents.db") && !text.contains("SQLite format"),
-        "{text}"
-    );
+    assert!(text.contains("agents.db") && !text.contains("SQLite format"), "{text}");
     worker.stop().await.unwrap();
 }

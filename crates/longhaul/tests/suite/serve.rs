@@ -60,7 +60,7 @@ async fn a_caller_with_a_key_sees_the_program_s_runs_and_one_without_does_not() 
 }
 
 #[tokio::test]
-async fn the_projects_inboxes_count_and_no_caller_names_a_model_for_a_handler() {
+async fn project_inboxes_are_served_and_a_handler_takes_no_model() {
     let folder = tempfile::tempdir().unwrap();
     let settings = "[inboxes.mail]\nagent = \"hello\"\n";
     std::fs::write(folder.path().join("longhaul.toml"), settings).unwrap();
@@ -76,12 +76,7 @@ async fn the_projects_inboxes_count_and_no_caller_names_a_model_for_a_handler() 
     let address = listener.local_addr().unwrap();
     let asked = async {
         let header = format!("Authorization: Bearer {key}\r\n");
-        let posted = send(
-            address,
-            "POST /v1/inboxes/mail/tasks",
-            &header,
-            r#"{"payload": 1}"#,
-        );
+        let posted = send(address, "POST /v1/inboxes/mail/tasks", &header, r#"{"payload": 1}"#);
         let posted = posted.await;
         assert!(posted.starts_with("HTTP/1.1 20"), "{posted}");
         let body = r#"{"agent": "hello", "input": 1, "model": "script"}"#;
@@ -96,7 +91,7 @@ async fn the_projects_inboxes_count_and_no_caller_names_a_model_for_a_handler() 
 }
 
 /// What comes of serving a project with these settings at a port of this machine.
-async fn serve_at_once(settings: &str) -> Result<(), Error> {
+async fn serve_and_stop(settings: &str) -> Result<(), Error> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("longhaul.toml"), settings).unwrap();
     let builder = Runtime::builder().store("sqlite::memory:");
@@ -106,17 +101,17 @@ async fn serve_at_once(settings: &str) -> Result<(), Error> {
 }
 
 #[tokio::test]
-async fn a_project_that_opens_the_server_wider_is_not_served_before_it_is_trusted() {
-    let served = serve_at_once("[server]\nopen_loopback = true\n").await;
+async fn a_project_that_relaxes_server_access_needs_trust() {
+    let served = serve_and_stop("[server]\nopen_loopback = true\n").await;
     let said = served.unwrap_err().to_string();
     assert!(said.contains("[server]"), "{said}");
 }
 
 #[tokio::test]
-async fn an_address_that_is_not_listened_at_needs_no_trust() {
+async fn an_unused_listen_address_needs_no_trust() {
     let listen = "[server]\nlisten = \"0.0.0.0:4180\"\n";
-    serve_at_once(listen).await.unwrap();
-    let served = serve_at_once(&format!("{listen}hosts = [\"shop.example\"]\n")).await;
+    serve_and_stop(listen).await.unwrap();
+    let served = serve_and_stop(&format!("{listen}hosts = [\"shop.example\"]\n")).await;
     let said = served.unwrap_err().to_string();
     assert!(said.contains("shop.example"), "{said}");
     assert!(!said.contains("0.0.0.0"), "{said}");

@@ -12,10 +12,10 @@ use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::timeout;
 
 /// Where the process that trusts everything works; the test itself has no such variable.
-const FOLDER: &str = "WORKER_TEST_FOLDER";
+const FOLDER_VAR: &str = "WORKER_TEST_FOLDER";
 
 /// A server of tools in a few lines of shell: it greets, and says so in `started`.
-const SERVER: &str = r#"
+const MCP_SERVER_SCRIPT: &str = r#"
 echo started >> started
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -28,7 +28,7 @@ while read -r line; do
 done
 "#;
 
-async fn greet_with_two_workers(folder: &Path) {
+async fn call_tool_with_two_workers(folder: &Path) {
     let script = "replies: [{ tools: [{ name: 'mcp:hi/greet', input: {} }] }, \
                   { text: '{{ last_result }}' }]";
     let builder = Runtime::builder()
@@ -58,23 +58,21 @@ async fn greet_with_two_workers(folder: &Path) {
 
 #[tokio::test]
 async fn the_mcp_servers_of_a_project_serve_the_next_worker_too() {
-    if let Some(folder) = env::var_os(FOLDER) {
-        return greet_with_two_workers(Path::new(&folder)).await;
+    if let Some(folder) = env::var_os(FOLDER_VAR) {
+        return call_tool_with_two_workers(Path::new(&folder)).await;
     }
     let folder = tempfile::tempdir().unwrap();
     let servers = r#"{ "mcpServers": { "hi": { "command": "sh", "args": ["server.sh"] } } }"#;
-    for (file, text) in [
-        ("longhaul.toml", ""),
-        (".mcp.json", servers),
-        ("server.sh", SERVER),
-    ] {
+    for (file, text) in
+        [("longhaul.toml", ""), (".mcp.json", servers), ("server.sh", MCP_SERVER_SCRIPT)]
+    {
         fs::write(folder.path().join(file), text).unwrap();
     }
     // Another process, since a test can't trust a server for this one.
     let child = Command::new(env::current_exe().unwrap())
         .args(["suite::worker::the_mcp_servers_of_a_project_serve_the_next_worker_too"])
         .args(["--exact", "--nocapture"])
-        .env(FOLDER, folder.path())
+        .env(FOLDER_VAR, folder.path())
         .env("LONGHAUL_TRUST", "1")
         .output()
         .unwrap();
@@ -82,14 +80,14 @@ async fn the_mcp_servers_of_a_project_serve_the_next_worker_too() {
     assert!(child.status.success(), "{said}");
 }
 
-fn hello() -> RuntimeBuilder {
+fn hello_builder() -> RuntimeBuilder {
     let builder = Runtime::builder().store("sqlite::memory:");
     builder.handler("hello", |_, _| async move { Ok("Hello.") })
 }
 
 #[tokio::test]
 async fn a_task_waits_in_its_inbox_for_the_worker_that_takes_from_there() {
-    let runtime = hello().open().await.unwrap();
+    let runtime = hello_builder().open().await.unwrap();
     let mail = Task::new("hello").inbox("mail").priority(9);
     let mail = runtime.submit(mail).await.unwrap();
     let other = runtime.submit(Task::new("hello")).await.unwrap();
@@ -103,8 +101,8 @@ async fn a_task_waits_in_its_inbox_for_the_worker_that_takes_from_there() {
 }
 
 #[tokio::test]
-async fn whoever_waits_or_submits_is_told_that_the_worker_has_failed() {
-    let runtime = hello().open().await.unwrap();
+async fn wait_and_submit_return_the_error_of_the_failed_worker() {
+    let runtime = hello_builder().open().await.unwrap();
     let task = || Task::new("hello").inbox("mail").idempotency_key("one");
     let run = runtime.submit(task()).await.unwrap();
     let mut waiting = JoinSet::new();
@@ -152,17 +150,15 @@ async fn whoever_waits_or_submits_is_told_that_the_worker_has_failed() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_told_that_the_worker_has_panicked() {
-    let runtime = hello().open().await.unwrap();
+async fn wait_returns_an_error_after_the_worker_panicked() {
+    let runtime = hello_builder().open().await.unwrap();
     let run = runtime.submit(Task::new("hello").inbox("mail"));
     let run = run.await.unwrap();
     let worker = runtime.worker();
     // Without its timers Tokio panics as soon as the worker waits.
     let panicked = spawn_blocking(|| {
         let timeless = tokio::runtime::Builder::new_current_thread().build();
-        timeless
-            .unwrap()
-            .block_on(worker.run(CancellationToken::new()))
+        timeless.unwrap().block_on(worker.run(CancellationToken::new()))
     });
     assert!(panicked.await.unwrap_err().is_panic());
     let waited = timeout(Duration::from_secs(10), run.wait()).await;

@@ -11,31 +11,25 @@ use longhaul_core::id::InboxName;
 use longhaul_core::time::Clock as _;
 use longhaul_engine::Task;
 use longhaul_engine::clock::SystemClock;
-use longhaul_store::Role;
+use longhaul_store::OpenMode;
 
-use crate::bench::client::Client;
-use crate::bench::measure::micros;
-use crate::bench::project::Project;
-use crate::open::opening;
-use crate::own_process::OwnProcess;
+use crate::bench::client::BenchClient;
+use crate::bench::measure::nanos_to_micros;
+use crate::bench::project::BenchProject;
+use crate::child_process::ChildProcess;
+use crate::store_access::open_options;
 
 /// Number of tasks that are written to a store at once, and their length.
-const FILL_TASKS: usize = 64;
-const FILL_BYTES: usize = 64 * 1024;
+const FILL_BATCH_TASKS: usize = 64;
+const FILL_TASK_BYTES: usize = 64 * 1024;
 
-const FILES: &[(&str, &str)] = &[
+const PROJECT_FILES: &[(&str, &str)] = &[
     (
         "longhaul.toml",
         "[worker]\nconcurrency = 10000\n[budget]\nturns = 1000000\nusd = 1000.0\nactive_time = \"24h\"\n",
     ),
-    (
-        "agents/busy.md",
-        "---\ntools: [vault_list]\nmodel: scripted/busy\n---\nYou look.\n",
-    ),
-    (
-        "agents/waiter.md",
-        "---\ntools: [ask_human]\nmodel: scripted/waiter\n---\nYou wait.\n",
-    ),
+    ("agents/busy.md", "---\ntools: [vault_list]\nmodel: scripted/busy\n---\nYou look.\n"),
+    ("agents/waiter.md", "---\ntools: [ask_human]\nmodel: scripted/waiter\n---\nYou wait.\n"),
     (
         "scripts/busy.yaml",
         "replies:\n  - text: \"Again.\"\n    delay: 1s\n    tools: [{ name: vault_list, input: {} }]\n",
@@ -47,28 +41,25 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 /// The project of the server.
-pub(crate) fn project(dir: Option<&Path>) -> anyhow::Result<Project> {
-    Project::new(dir, FILES)
+pub(crate) fn create_project(dir: Option<&Path>) -> anyhow::Result<BenchProject> {
+    BenchProject::new(dir, PROJECT_FILES)
 }
 
 /// Fills the store with runs that nobody drives; how big it is then, in MB.
-pub(crate) async fn fill(project: &Project, megabytes: u32) -> anyhow::Result<u64> {
-    let house = open(load::load(&project.here, &[])?, opening(Role::Driver))?;
-    let inbox = InboxName::new("aside")?;
-    let rounds = megabytes as usize * 1024 * 1024 / (FILL_TASKS * FILL_BYTES);
+pub(crate) async fn fill_store(project: &BenchProject, megabytes: u32) -> anyhow::Result<u64> {
+    let house = open(load::load(&project.process_env, &[])?, open_options(OpenMode::Driver))?;
+    let inbox = InboxName::new("background")?;
+    let rounds = megabytes as usize * 1024 * 1024 / (FILL_BATCH_TASKS * FILL_TASK_BYTES);
     for round in 0..rounds {
         let task = |index: usize| {
             // Each text is another one, or the store would keep it once.
             let word = format!("{round}.{index} ");
             Task {
                 inbox: Some(inbox.clone()),
-                ..Task::new("busy", word.repeat(FILL_BYTES / word.len()))
+                ..Task::new("busy", word.repeat(FILL_TASK_BYTES / word.len()))
             }
         };
-        house
-            .longhaul
-            .submit_all((0..FILL_TASKS).map(task).collect())
-            .await?;
+        house.longhaul.submit_all((0..FILL_BATCH_TASKS).map(task).collect()).await?;
     }
     let size = |name: &str| fs::metadata(project.root().join(name)).map_or(0, |file| file.len());
     Ok((size(".longhaul/longhaul.db") + size(".longhaul/longhaul.db-wal")) / 1024 / 1024)
@@ -76,41 +67,29 @@ pub(crate) async fn fill(project: &Project, megabytes: u32) -> anyhow::Result<u6
 
 /// A server under way.
 #[derive(Debug)]
-pub(crate) struct Server {
-    process: OwnProcess,
+pub(crate) struct BenchServer {
+    process: ChildProcess,
     url: String,
     key: String,
     /// From exec to ready.
     pub(crate) ready_ms: f64,
 }
 
-impl Server {
+impl BenchServer {
     /// Starts a server over the project, and waits until it is ready.
-    pub(crate) fn start(project: &Project) -> anyhow::Result<Self> {
-        let begun = SystemClock.nanos();
-        let args = [
-            "serve",
-            "--listen",
-            "127.0.0.1:0",
-            "--until-eof",
-            "--log",
-            "json",
-        ];
+    pub(crate) fn start(project: &BenchProject) -> anyhow::Result<Self> {
+        let begun = SystemClock.monotonic_nanos();
+        let args = ["serve", "--listen", "127.0.0.1:0", "--until-eof", "--log", "json"];
         let mut command = project.command(&args)?;
-        let (process, url) = OwnProcess::serve(command.stderr(Stdio::piped()))?;
-        let ready_ms = micros(SystemClock.nanos() - begun) / 1e3;
+        let (process, url) = ChildProcess::start_server(command.stderr(Stdio::piped()))?;
+        let ready_ms = nanos_to_micros(SystemClock.monotonic_nanos() - begun) / 1e3;
         let key = fs::read_to_string(project.root().join(".longhaul/local.key"))?;
-        Ok(Self {
-            process,
-            url,
-            key: key.trim().to_owned(),
-            ready_ms,
-        })
+        Ok(Self { process, url, key: key.trim().to_owned(), ready_ms })
     }
 
     /// A new connection to it.
-    pub(crate) async fn connect(&self) -> anyhow::Result<Client> {
-        Client::connect(&self.url, &self.key).await
+    pub(crate) async fn connect(&self) -> anyhow::Result<BenchClient> {
+        BenchClient::connect(&self.url, &self.key).await
     }
 
     /// Its resident memory in MB.

@@ -7,9 +7,9 @@ use longhaul_engine::clock::SystemClock;
 use serde::Serialize;
 
 use crate::bench::fixture::{Fixture, WARM_UP_TURNS, open_store};
-use crate::bench::measure::{TurnCost, micros};
+use crate::bench::measure::{TurnCost, nanos_to_micros};
 use crate::bench::model_source::ModelSource;
-use crate::bench::report::met;
+use crate::bench::report::met_or_missed;
 
 /// What one run took.
 #[derive(Debug, Serialize)]
@@ -18,8 +18,8 @@ pub(crate) struct BenchRun {
     #[serde(flatten)]
     pub(crate) cost: TurnCost,
     stored_bytes_per_turn: f64,
-    said_bytes_per_turn: f64,
-    pub(crate) stored_per_said: f64,
+    transcript_bytes_per_turn: f64,
+    pub(crate) stored_per_transcript_byte: f64,
     /// How long the whole journal takes to fold.
     recovery_fold_ms: f64,
 }
@@ -34,12 +34,12 @@ impl BenchRun {
         let empty = file.with_extension("empty");
         drop(open_store(&empty)?);
         let fixture = Fixture::new(file, source, result_bytes)?;
-        let mut said = fixture.warm_up().await?.said_bytes().await?;
+        let mut said = fixture.warm_up().await?.transcript_bytes().await?;
         let executed = fixture.execute(turns, 1).await?;
         let cost = executed.cost;
-        let begun = SystemClock.nanos();
-        said += executed.said_bytes().await?;
-        let recovery_fold_ms = micros(SystemClock.nanos() - begun) / 1e3;
+        let begun = SystemClock.monotonic_nanos();
+        said += executed.transcript_bytes().await?;
+        let recovery_fold_ms = nanos_to_micros(SystemClock.monotonic_nanos() - begun) / 1e3;
         drop((executed, fixture));
         let size = |file: &Path| std::fs::metadata(file).map(|file| file.len());
         let stored = size(file)?.saturating_sub(size(&empty)?) as f64;
@@ -49,8 +49,8 @@ impl BenchRun {
             turns,
             cost,
             stored_bytes_per_turn: stored / all,
-            said_bytes_per_turn: said as f64 / all,
-            stored_per_said: stored / said.max(1) as f64,
+            transcript_bytes_per_turn: said as f64 / all,
+            stored_per_transcript_byte: stored / said.max(1) as f64,
             recovery_fold_ms,
         })
     }
@@ -61,21 +61,21 @@ impl BenchRun {
         row.extend(self.cost.cells());
         row.extend([
             format!("{:.0}", self.stored_bytes_per_turn),
-            format!("{:.2}", self.stored_per_said),
+            format!("{:.2}", self.stored_per_transcript_byte),
             format!("{:.1} ms", self.recovery_fold_ms),
         ]);
         row
     }
 
     /// Its CPU against a target.
-    pub(crate) fn verdict(&self, name: &str, target_us: f64) -> String {
+    pub(crate) fn target_line(&self, name: &str, target_us: f64) -> String {
         let cost = &self.cost;
         format!(
             "{name}{:.0} us CPU a turn at {} turns with {:.2} commits a turn (target {target_us:.0} us: {})",
             cost.cpu_us_per_turn,
             self.turns,
             cost.commits_per_turn,
-            met(cost.cpu_us_per_turn <= target_us),
+            met_or_missed(cost.cpu_us_per_turn <= target_us),
         )
     }
 }

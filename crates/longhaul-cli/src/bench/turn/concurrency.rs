@@ -7,15 +7,15 @@ use serde::Serialize;
 
 use crate::bench::fixture::{Fixture, WARM_UP_TURNS};
 use crate::bench::measure::TurnCost;
-use crate::bench::model_source::{MockProcess, Wire, mock_stats};
-use crate::bench::report::cores;
+use crate::bench::model_source::{MockProcess, Wire, fetch_mock_stats};
+use crate::bench::report::core_count;
 
 /// Number of turns of each run.
-pub(crate) const TURNS: u32 = 10;
+pub(crate) const TURNS_PER_RUN: u32 = 10;
 
 /// What many runs at once took.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct Concurrency {
+pub(crate) struct ConcurrencyResult {
     pub(crate) runs: u32,
     turns: u32,
     latency_ms: u64,
@@ -24,14 +24,14 @@ pub(crate) struct Concurrency {
     pub(crate) cost: TurnCost,
     pub(crate) mock_cpu_us_per_turn: f64,
     /// The turns a second for which these cores suffice, with the mock on them.
-    pub(crate) allowed_per_second: f64,
-    pub(crate) share_of_allowed: f64,
+    pub(crate) cpu_bound_per_second: f64,
+    pub(crate) share_of_cpu_bound: f64,
     /// The turns a second if nothing but the model took time; `None` for one that takes none.
     pub(crate) ideal_per_second: Option<f64>,
     pub(crate) share_of_ideal: Option<f64>,
 }
 
-impl Concurrency {
+impl ConcurrencyResult {
     /// Executes so many runs against a mock that takes so long.
     pub(crate) async fn measure(
         folder: &Path,
@@ -39,29 +39,29 @@ impl Concurrency {
         (runs, result_bytes): (u32, usize),
         latency: Millis,
     ) -> anyhow::Result<Self> {
-        let mock = MockProcess::start(folder, latency, &[WARM_UP_TURNS, TURNS])?;
+        let mock = MockProcess::start(folder, latency, &[WARM_UP_TURNS, TURNS_PER_RUN])?;
         let file = folder.join(format!("concurrent-{}.db", latency.0));
         let fixture = Fixture::new(&file, mock.source(wire), result_bytes)?;
         fixture.warm_up().await?;
-        let before = mock_stats(&mock.url).await?.cpu_us;
-        let cost = fixture.execute(TURNS, runs).await?.cost;
-        let turns = f64::from(runs * TURNS);
-        let mock_cpu_us = (mock_stats(&mock.url).await?.cpu_us - before) / turns;
+        let before = fetch_mock_stats(&mock.url).await?.cpu_us;
+        let cost = fixture.execute(TURNS_PER_RUN, runs).await?.cost;
+        let turns = f64::from(runs * TURNS_PER_RUN);
+        let mock_cpu_us = (fetch_mock_stats(&mock.url).await?.cpu_us - before) / turns;
         let turns_per_second = 1e6 / cost.wall_us_per_turn.max(f64::MIN_POSITIVE);
         let both_us = cost.cpu_us_per_turn + mock_cpu_us;
-        let allowed_per_second = cores() as f64 * 1e6 / both_us.max(1.0);
+        let allowed_per_second = core_count() as f64 * 1e6 / both_us.max(1.0);
         // A run asks once more than it has turns.
-        let waits_ms = latency.0 as f64 * f64::from(TURNS + 1);
+        let waits_ms = latency.0 as f64 * f64::from(TURNS_PER_RUN + 1);
         let ideal_per_second = (latency.0 > 0).then(|| turns * 1e3 / waits_ms);
         Ok(Self {
             runs,
-            turns: TURNS,
+            turns: TURNS_PER_RUN,
             latency_ms: latency.0,
             turns_per_second,
             cost,
             mock_cpu_us_per_turn: mock_cpu_us,
-            allowed_per_second,
-            share_of_allowed: turns_per_second / allowed_per_second,
+            cpu_bound_per_second: allowed_per_second,
+            share_of_cpu_bound: turns_per_second / allowed_per_second,
             ideal_per_second,
             share_of_ideal: ideal_per_second.map(|ideal| turns_per_second / ideal),
         })

@@ -11,39 +11,33 @@ use longhaul_core::status::Status;
 use longhaul_core::time::{Clock as _, Millis};
 use longhaul_engine::clock::SystemClock;
 use longhaul_engine::{Longhaul, Task};
-use longhaul_store::Role;
-use longhaul_store::bench::Spans;
+use longhaul_store::OpenMode;
+use longhaul_store::bench::Durations;
 use serde_json::json;
 
-use crate::bench::measure::micros;
-use crate::bench::project::Project;
-use crate::bench::report::{Report, met};
+use crate::bench::measure::nanos_to_micros;
+use crate::bench::project::BenchProject;
+use crate::bench::report::{Report, met_or_missed};
+use crate::child_process::ChildProcess;
 use crate::crash_counts::CrashCounts;
-use crate::open::opening;
-use crate::own_process::OwnProcess;
+use crate::store_access::open_options;
 
 /// From the start of a process to its first event, in milliseconds.
 const RECOVERY_MS_TARGET: f64 = 200.0;
 
 /// How long a worker lives after its first event.
-const LIFETIME: Millis = Millis(60);
+const KILL_DELAY: Millis = Millis(60);
 
 /// A run must end within this.
-const TIMEOUT: Millis = Millis::from_secs(120);
+const RUN_TIMEOUT: Millis = Millis::from_secs(120);
 
 /// More events than the journal has.
 const EVENTS_MAX: usize = 1_000_000;
 
 /// A run of many short turns that is always in the middle of something.
-const FILES: &[(&str, &str)] = &[
-    (
-        "longhaul.toml",
-        "[budget]\nturns = 100000\n[worker]\ncrash_limit = 0\n",
-    ),
-    (
-        "agents/busy.md",
-        "---\nmodel: scripted/busy\ntools: [vault_list]\n---\nYou are killed.\n",
-    ),
+const PROJECT_FILES: &[(&str, &str)] = &[
+    ("longhaul.toml", "[budget]\nturns = 100000\n[worker]\ncrash_limit = 0\n"),
+    ("agents/busy.md", "---\nmodel: scripted/busy\ntools: [vault_list]\n---\nYou are killed.\n"),
     (
         "scripts/busy.yaml",
         "replies:\n  - text: Looking.\n    tools: [{ name: vault_list, input: {} }]\n    delay: 5ms\n  - text: Done.\nloop: { from: 0, to: 1, times: 400 }\n",
@@ -52,21 +46,26 @@ const FILES: &[(&str, &str)] = &[
 
 /// Kills a worker so many times, lets the last one finish the run, and adds what came of it to the
 /// report.
-pub(crate) async fn crash(folder: &Path, kills: u32, report: &mut Report) -> anyhow::Result<()> {
-    let project = Project::new(Some(folder), FILES)?;
-    let longhaul = open(load::load(&project.here, &[])?, opening(Role::Outsider))?.longhaul;
+pub(crate) async fn measure_crashes(
+    folder: &Path,
+    kills: u32,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let project = BenchProject::new(Some(folder), PROJECT_FILES)?;
+    let longhaul =
+        open(load::load(&project.process_env, &[])?, open_options(OpenMode::Outsider))?.longhaul;
     let run = longhaul.submit(Task::new("busy", "go")).await?;
     let mut spans = Vec::new();
     for _ in 0..kills {
-        let (mut worker, span) = start(&project, &longhaul, run).await?;
+        let (mut worker, span) = start_worker(&project, &longhaul, run).await?;
         spans.push(span);
-        SystemClock.sleep(LIFETIME).await;
+        SystemClock.sleep(KILL_DELAY).await;
         worker.kill()?;
     }
-    let (mut worker, span) = start(&project, &longhaul, run).await?;
+    let (mut worker, span) = start_worker(&project, &longhaul, run).await?;
     spans.push(span);
-    let deadline = SystemClock.monotonic().plus(TIMEOUT);
-    while !longhaul.row(run).await?.status.is_terminal() {
+    let deadline = SystemClock.monotonic().plus(RUN_TIMEOUT);
+    while !longhaul.run_row(run).await?.status.is_terminal() {
         if SystemClock.monotonic() > deadline {
             bail!("{run} did not end after {kills} kills");
         }
@@ -74,43 +73,43 @@ pub(crate) async fn crash(folder: &Path, kills: u32, report: &mut Report) -> any
     }
     worker.stop().await?;
     let journal = longhaul.events(run, Seq::START, EVENTS_MAX).await?;
-    let counts = CrashCounts::new(&journal, Seq::START);
-    let lost = u32::from(longhaul.row(run).await?.status != Status::Completed);
+    let counts = CrashCounts::from_journal(&journal, Seq::START);
+    let lost = u32::from(longhaul.run_row(run).await?.status != Status::Completed);
     // The first start recovered nothing.
-    let spans = Spans::new(spans.split_off(1));
-    let [p50, max] = [50, 100].map(|percent| micros(spans.percentile(percent)) / 1e3);
-    report.line(format!(
+    let spans = Durations::new(spans.split_off(1));
+    let [p50, max] = [50, 100].map(|percent| nanos_to_micros(spans.percentile(percent)) / 1e3);
+    report.add_line(format!(
         "\nW7  {kills} kills: {lost} runs lost, {} model calls asked again, {} recorded results repeated; \
          from the start of a new process to its first fact p50 {p50:.0} ms, max {max:.0} ms (target {RECOVERY_MS_TARGET:.0}: {})",
-        counts.asked_again,
+        counts.retried_model_calls,
         counts.repeated,
-        met(p50 <= RECOVERY_MS_TARGET),
+        met_or_missed(p50 <= RECOVERY_MS_TARGET),
     ));
-    report.figures(&json!({
+    report.add_figures(&json!({
         "kills": kills,
         "runs_lost": lost,
-        "model_calls_repeated": counts.asked_again,
+        "model_calls_repeated": counts.retried_model_calls,
         "results_repeated": counts.repeated,
         "recovery_ms": { "p50": p50, "max": max },
     }))
 }
 
 /// Starts a worker and waits for its first event; how long that took.
-async fn start(
-    project: &Project,
+async fn start_worker(
+    project: &BenchProject,
     longhaul: &Longhaul,
     run: RunId,
-) -> anyhow::Result<(OwnProcess, u64)> {
-    let last = longhaul.row(run).await?.last;
-    let begun = SystemClock.nanos();
+) -> anyhow::Result<(ChildProcess, u64)> {
+    let last = longhaul.run_row(run).await?.last_seq;
+    let begun = SystemClock.monotonic_nanos();
     let args = ["worker", "--quiet", "--until-eof"];
-    let worker = OwnProcess::start(&mut project.command(&args)?)?;
-    let deadline = SystemClock.monotonic().plus(TIMEOUT);
-    while longhaul.row(run).await?.last == last {
+    let worker = ChildProcess::start(&mut project.command(&args)?)?;
+    let deadline = SystemClock.monotonic().plus(RUN_TIMEOUT);
+    while longhaul.run_row(run).await?.last_seq == last {
         if SystemClock.monotonic() > deadline {
             bail!("a worker wrote nothing");
         }
         SystemClock.sleep(Millis(1)).await;
     }
-    Ok((worker, SystemClock.nanos() - begun))
+    Ok((worker, SystemClock.monotonic_nanos() - begun))
 }

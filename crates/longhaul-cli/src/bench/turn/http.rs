@@ -8,10 +8,10 @@ use serde_json::json;
 
 use crate::bench::fixture::WARM_UP_TURNS;
 use crate::bench::model_source::{MockProcess, Wire};
-use crate::bench::report::{Report, cores, met};
+use crate::bench::report::{Report, core_count, met_or_missed};
 use crate::bench::turn::bench_run::BenchRun;
-use crate::bench::turn::concurrency::{Concurrency, TURNS};
-use crate::bench::turn::history::{Row, WINDOW_TURNS, history};
+use crate::bench::turn::concurrency::{ConcurrencyResult, TURNS_PER_RUN};
+use crate::bench::turn::history::{HistoryRow, WINDOW_TURNS, measure_history};
 
 /// Number of turns of the one run.
 const ONE_RUN_TURNS: u32 = 50;
@@ -23,16 +23,16 @@ const LATENCY: Millis = Millis(100);
 const CPU_US_TARGET: f64 = 300.0;
 
 /// CPU of a turn with many runs at once, as a multiple of that of one run.
-const CONCURRENCY_TARGET: f64 = 1.2;
+const CONCURRENT_CPU_TARGET: f64 = 1.2;
 
 /// Turns a second, as a share of what the CPU they take allows.
-const ALLOWED_TARGET: f64 = 0.8;
+const CPU_BOUND_SHARE_TARGET: f64 = 0.8;
 
 /// Turns a second with a model that takes its time, as a share of the ideal.
-const IDEAL_TARGET: f64 = 1_750.0 / 1_818.0;
+const IDEAL_SHARE_TARGET: f64 = 1_750.0 / 1_818.0;
 
 /// What is to be measured.
-pub(crate) struct OverHttp<'a> {
+pub(crate) struct HttpBench<'a> {
     pub(crate) wire: Wire,
     /// The longest history, in messages.
     pub(crate) messages: u32,
@@ -41,71 +41,63 @@ pub(crate) struct OverHttp<'a> {
     pub(crate) folder: &'a Path,
 }
 
-impl OverHttp<'_> {
+impl HttpBench<'_> {
     /// Measures everything, one after another, and adds it to the report.
     pub(crate) async fn measure(&self, report: &mut Report) -> anyhow::Result<()> {
         let (wire, bytes, folder) = (self.wire, self.result_bytes, self.folder);
-        report.progress(&format!("executing {ONE_RUN_TURNS} turns over HTTP"));
+        report.print_progress(&format!("executing {ONE_RUN_TURNS} turns over HTTP"));
         let mock = MockProcess::start(folder, Millis::ZERO, &[WARM_UP_TURNS, ONE_RUN_TURNS])?;
         let file = folder.join("http-one.db");
         let one = BenchRun::execute(&file, mock.source(wire), (ONE_RUN_TURNS, bytes)).await?;
         drop(mock);
-        report.progress(&format!(
-            "executing up to {} messages over HTTP",
-            self.messages
-        ));
-        let history = history(folder, wire, (self.messages, bytes)).await?;
-        report.progress(&format!("executing {} runs at once over HTTP", self.runs));
+        report.print_progress(&format!("executing up to {} messages over HTTP", self.messages));
+        let history = measure_history(folder, wire, (self.messages, bytes)).await?;
+        report.print_progress(&format!("executing {} runs at once over HTTP", self.runs));
         let load = (self.runs, bytes);
-        let many = Concurrency::measure(folder, wire, load, Millis::ZERO).await?;
-        let slow = Concurrency::measure(folder, wire, load, LATENCY).await?;
-        report.line(format!(
+        let many = ConcurrencyResult::measure(folder, wire, load, Millis::ZERO).await?;
+        let slow = ConcurrencyResult::measure(folder, wire, load, LATENCY).await?;
+        report.add_line(format!(
             "\nover HTTP: the {wire} wire without TLS to `longhaul mock-model` in a process of its own, which takes its \
              share of the same {} cores; one tool call a turn with {bytes} bytes of result, each row over {WINDOW_TURNS} turns of one run",
-            cores(),
+            core_count(),
         ));
-        let head = [
-            "messages",
-            "request bytes",
-            "CPU us a turn",
-            "wall us a turn",
-        ];
+        let head = ["messages", "request bytes", "CPU us a turn", "wall us a turn"];
         let head = [&head[..], &["CPU to the first", "CPU ns a further byte"]].concat();
-        report.table(&head, &history.iter().map(Row::cells).collect::<Vec<_>>());
-        report.line(one.verdict("W1  over HTTP: ", CPU_US_TARGET));
+        report.add_table(&head, &history.iter().map(HistoryRow::cells).collect::<Vec<_>>());
+        report.add_line(one.target_line("W1  over HTTP: ", CPU_US_TARGET));
         let ratio = many.cost.cpu_us_per_turn / one.cost.cpu_us_per_turn.max(1.0);
-        let allowed = many.share_of_allowed;
-        report.line(format!(
-            "W3  {} runs x {TURNS} turns: {:.0} turns/s with {:.2} commits a turn; {:.0} us CPU a turn, {ratio:.2} of one \
-             run's (target {CONCURRENCY_TARGET}: {}); {allowed:.2} of the {:.0}/s that this CPU and the mock's {:.0} us allow \
-             (target {ALLOWED_TARGET}: {})",
+        let allowed = many.share_of_cpu_bound;
+        report.add_line(format!(
+            "W3  {} runs x {TURNS_PER_RUN} turns: {:.0} turns/s with {:.2} commits a turn; {:.0} us CPU a turn, {ratio:.2} of one \
+             run's (target {CONCURRENT_CPU_TARGET}: {}); {allowed:.2} of the {:.0}/s that this CPU and the mock's {:.0} us allow \
+             (target {CPU_BOUND_SHARE_TARGET}: {})",
             many.runs,
             many.turns_per_second,
             many.cost.commits_per_turn,
             many.cost.cpu_us_per_turn,
-            met(ratio <= CONCURRENCY_TARGET),
-            many.allowed_per_second,
+            met_or_missed(ratio <= CONCURRENT_CPU_TARGET),
+            many.cpu_bound_per_second,
             many.mock_cpu_us_per_turn,
-            met(allowed >= ALLOWED_TARGET),
+            met_or_missed(allowed >= CPU_BOUND_SHARE_TARGET),
         ));
         let ideal = slow.ideal_per_second.unwrap_or_default();
-        report.line(format!(
+        report.add_line(format!(
             "W3  with {} ms latency: {:.0} turns/s of the ideal {ideal:.0} (target {:.0}: {})",
             LATENCY.0,
             slow.turns_per_second,
-            IDEAL_TARGET * ideal,
-            met(slow.share_of_ideal >= Some(IDEAL_TARGET)),
+            IDEAL_SHARE_TARGET * ideal,
+            met_or_missed(slow.share_of_ideal >= Some(IDEAL_SHARE_TARGET)),
         ));
-        report.figures(&json!({ "http": {
+        report.add_figures(&json!({ "http": {
             "wire": wire,
             "result_bytes": bytes,
             "mock_on_same_cores": true,
             "window_turns": WINDOW_TURNS,
             "one_run": one,
             "history": history,
-            "crowd": many,
-            "crowd_cpu_to_one_run": ratio,
-            "crowd_with_latency": slow,
+            "concurrent": many,
+            "concurrent_cpu_to_one_run": ratio,
+            "concurrent_with_latency": slow,
         }}))
     }
 }

@@ -12,7 +12,7 @@ fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
 }
 
 #[test]
-fn the_guide_s_question_gets_the_guide_s_answer() {
+fn the_request_of_the_guide_gets_the_documented_response() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let guide = std::fs::read_to_string(root.join("docs/guide.md")).unwrap();
     let project = project();
@@ -21,7 +21,7 @@ fn the_guide_s_question_gets_the_guide_s_answer() {
     let line = between(section, "curl http://127.0.0.1:4190", " -d '");
     let body = between(section, " -d '", "'\n");
     let served = start(&project, &[]);
-    let answer = served.ask(&format!("POST {line}"), &[], body).json();
+    let answer = served.request(&format!("POST {line}"), &[], body).json();
     let message = &answer["choices"][0]["message"];
     let says = between(section, "The answer says `", "`");
     let calls = between(section, "and calls `", "`");

@@ -12,148 +12,158 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use longhaul_core::id::WorkerId;
-use longhaul_core::port::store::Claimed;
+use longhaul_core::port::store::Claim;
 use longhaul_engine::Error;
 use longhaul_engine::crash_guard::CrashGuard;
-use longhaul_engine::drive::{Charge, Parting, drive};
+use longhaul_engine::drive::{Assignment, DriveOutcome, drive};
+use longhaul_engine::drive_permit::DrivePermit;
 use longhaul_engine::lease::Lease;
-use longhaul_engine::nudge::Nudges;
-use longhaul_engine::ports::Ports;
-use longhaul_engine::slot::Slot;
-use longhaul_engine::stop::Stop;
-use longhaul_run::Moment;
-use longhaul_testkit::sim::Fault;
-use longhaul_testkit::sim::driver::Going;
-use longhaul_testkit::sim::shepherd::TTL;
-use longhaul_testkit::sim::staff::{Driving, Process};
+use longhaul_engine::notifier::DriverNotifier;
+use longhaul_engine::services::EngineServices;
+use longhaul_engine::shutdown::Shutdown;
+use longhaul_run::DecideContext;
+use longhaul_testkit::sim::SimError;
+use longhaul_testkit::sim::cluster::TTL;
+use longhaul_testkit::sim::driver::DriveProgress;
+use longhaul_testkit::sim::driver_factory::{SimDriver, SimProcess};
 
-use crate::suite::sim::world::World;
-use crate::suite::sim::yielding::Yielding;
+use crate::suite::sim::context::SimContext;
+use crate::suite::sim::yielding_store::YieldingStore;
 
 /// A worker's process without its loop: the simulation claims and beats for it.
 #[derive(Debug)]
-pub(super) struct RealProcess {
-    ports: Ports,
-    world: World,
-    yielding: Arc<Yielding>,
+pub(super) struct EngineProcess {
+    services: EngineServices,
+    ctx: SimContext,
+    store: Arc<YieldingStore>,
     lease: Lease,
     crash_guard: CrashGuard,
 }
 
-impl RealProcess {
-    pub(super) fn new(ports: Ports, world: World, yielding: Arc<Yielding>) -> Self {
+impl EngineProcess {
+    pub(super) fn new(
+        ports: EngineServices,
+        world: SimContext,
+        yielding: Arc<YieldingStore>,
+    ) -> Self {
         Self {
             lease: Lease::new(ports.clock.clone(), TTL),
             crash_guard: CrashGuard::new(Some(3)),
-            ports,
-            world,
-            yielding,
+            services: ports,
+            ctx: world,
+            store: yielding,
         }
     }
 }
 
 #[async_trait(?Send)]
-impl Process for RealProcess {
-    async fn lives(&mut self, worker: WorkerId) -> Result<(), Fault> {
-        self.lease.renewed(self.ports.clock.nanos());
-        self.world.is_known_as(worker);
+impl SimProcess for EngineProcess {
+    async fn on_heartbeat(&mut self, worker: WorkerId) -> Result<(), SimError> {
+        self.lease.renew(self.services.clock.monotonic_nanos());
+        self.ctx.register_worker(worker);
         // What others wrote is heard now, or later, or never.
-        if self.world.luck.below(2) == 0 {
-            let heads = self.yielding.shelves().heads(worker).await?;
-            self.ports.nudges.compare(&heads);
+        if self.ctx.random.below(2) == 0 {
+            let heads = self.store.records().claimed_runs(worker).await?;
+            self.services.notifier.notify_behind(&heads);
         }
         Ok(())
     }
 
-    fn begins_anew(&mut self) {
-        self.lease.lose();
-        self.lease = Lease::new(self.ports.clock.clone(), TTL);
+    fn on_new_identity(&mut self) {
+        self.lease.mark_lost();
+        self.lease = Lease::new(self.services.clock.clone(), TTL);
     }
 
-    fn take_up(&mut self, worker: WorkerId, claimed: &Claimed, _: Moment) -> Box<dyn Driving> {
-        let charge = Charge {
-            claimed: claimed.clone(),
+    fn start_driver(
+        &mut self,
+        worker: WorkerId,
+        claimed: &Claim,
+        _: DecideContext,
+    ) -> Box<dyn SimDriver> {
+        let charge = Assignment {
+            claim: claimed.clone(),
             worker,
             lease: self.lease.clone(),
-            stop: Stop::new(),
+            shutdown: Shutdown::new(),
             crash_guard: self.crash_guard.clone(),
-            slot: Slot::default(),
+            permit: DrivePermit::default(),
         };
-        let ports = self.ports.clone();
-        Box::new(RealDrive {
+        let ports = self.services.clone();
+        Box::new(EngineDriver {
             future: async move { drive(&ports, charge).await }.boxed(),
-            claimed: claimed.clone(),
-            woken: Arc::new(Woken(AtomicBool::new(true))),
-            world: self.world.clone(),
-            yielding: self.yielding.clone(),
-            nudges: self.ports.nudges.clone(),
+            claim: claimed.clone(),
+            woken: Arc::new(WakeFlag(AtomicBool::new(true))),
+            ctx: self.ctx.clone(),
+            store: self.store.clone(),
+            notifier: self.services.notifier.clone(),
         })
     }
 }
 
 /// Whether a drive was woken since it was last polled.
 #[derive(Debug)]
-struct Woken(AtomicBool);
+struct WakeFlag(AtomicBool);
 
-impl Wake for Woken {
+impl Wake for WakeFlag {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-impl Woken {
+impl WakeFlag {
     fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// One run in the engine's hands.
-struct RealDrive {
-    future: BoxFuture<'static, Result<Parting, Error>>,
-    claimed: Claimed,
-    woken: Arc<Woken>,
-    world: World,
-    yielding: Arc<Yielding>,
-    nudges: Nudges,
+struct EngineDriver {
+    future: BoxFuture<'static, Result<DriveOutcome, Error>>,
+    claim: Claim,
+    woken: Arc<WakeFlag>,
+    ctx: SimContext,
+    store: Arc<YieldingStore>,
+    notifier: DriverNotifier,
 }
 
-impl fmt::Debug for RealDrive {
+impl fmt::Debug for EngineDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RealDrive")
-            .field("claimed", &self.claimed)
-            .finish_non_exhaustive()
+        f.debug_struct("EngineDriver").field("claim", &self.claim).finish_non_exhaustive()
     }
 }
 
 /// After each poll a step is over once in so many times.
-const POLLS_A_STEP: usize = 4;
+const POLLS_PER_STEP: usize = 4;
 
 #[async_trait(?Send)]
-impl Driving for RealDrive {
-    async fn step(&mut self, choose: &mut dyn FnMut(usize) -> usize) -> Result<Going, Fault> {
-        let Claimed { run, epoch, .. } = self.claimed;
+impl SimDriver for EngineDriver {
+    async fn step(
+        &mut self,
+        choose: &mut dyn FnMut(usize) -> usize,
+    ) -> Result<DriveProgress, SimError> {
+        let Claim { run, epoch, .. } = self.claim;
         // A nudge is a hint: it may come although nobody wrote.
         if choose(4) == 3 {
-            self.nudges.wrote(run);
+            self.notifier.run_changed(run);
         }
-        let written = self.yielding.written();
+        let written = self.store.commits();
         let waker = Waker::from(self.woken.clone());
         let mut context = Context::from_waker(&waker);
         while self.woken.0.swap(false, Ordering::Relaxed) {
-            self.world.luck.set(choose(1 << 12));
+            self.ctx.random.set(choose(1 << 12));
             if let Poll::Ready(parted) = self.future.poll_unpin(&mut context) {
                 parted.map_err(|fault| format!("{run}: its drive met a fault: {fault}"))?;
-                self.world.outside.parted(run, epoch);
-                return Ok(Going::Over);
+                self.ctx.external.record_driver_end(run, epoch);
+                return Ok(DriveProgress::Done);
             }
-            if choose(POLLS_A_STEP) == 0 {
+            if choose(POLLS_PER_STEP) == 0 {
                 break;
             }
         }
-        Ok(if self.yielding.written() > written {
-            Going::Wrote
+        Ok(if self.store.commits() > written {
+            DriveProgress::Committed
         } else {
-            Going::On
+            DriveProgress::Continue
         })
     }
 
@@ -162,7 +172,7 @@ impl Driving for RealDrive {
     }
 
     /// Its lease says what it may still begin.
-    fn goes_on_unheard(&self) -> bool {
+    fn may_run_without_lease(&self) -> bool {
         true
     }
 }

@@ -7,66 +7,67 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use longhaul_core::failure::Failure;
 use longhaul_core::message::{Message, Part};
-use longhaul_core::port::model::{Answered, Ask, Ear, Model, Quote};
+use longhaul_core::port::model::{CostEstimate, DeltaSink, Model, ModelRequest, ModelResponse};
 use longhaul_core::raw::RawJson;
 use longhaul_core::usage::Hold;
-use longhaul_engine::ports::{Found, Models, NoModel};
+use longhaul_engine::services::{ModelError, ModelResolver, ResolvedModel};
 use longhaul_run::next::check_conversation;
-use longhaul_testkit::sim::outside::Asked;
-use longhaul_testkit::sim::script::{Script, TARIFF};
+use longhaul_testkit::sim::external_world::ModelCall;
+use longhaul_testkit::sim::script::{PRICING, Script};
 
-use crate::suite::sim::world::World;
+use crate::suite::sim::context::SimContext;
 
 /// The one model there is, under every name.
 #[derive(Debug)]
-pub(super) struct OneModel(Arc<SimModel>);
+pub(super) struct SimModels(Arc<SimModel>);
 
-impl OneModel {
-    pub(super) fn new(world: &World) -> Self {
+impl SimModels {
+    pub(super) fn new(world: &SimContext) -> Self {
         Self(Arc::new(SimModel(world.clone())))
     }
 }
 
-impl Models for OneModel {
-    fn find(&self, _name: Option<&str>) -> Result<Found, NoModel> {
+impl ModelResolver for SimModels {
+    fn resolve(&self, _name: Option<&str>) -> Result<ResolvedModel, ModelError> {
         let name = "scripted/sim".to_owned();
         let model = self.0.clone();
-        Ok(Found { name, model })
+        Ok(ResolvedModel { name, model })
     }
 }
 
 #[derive(Debug)]
-struct SimModel(World);
+struct SimModel(SimContext);
 
 #[async_trait]
 impl Model for SimModel {
-    fn quote(&self, _ask: &Ask) -> Quote {
-        Quote {
-            hold: Hold::default(),
-            tariff: TARIFF,
-        }
+    fn estimate(&self, _ask: &ModelRequest) -> CostEstimate {
+        CostEstimate { hold: Hold::default(), pricing: PRICING }
     }
 
-    async fn reply(&self, ask: &Ask, ear: &dyn Ear) -> Result<Answered, Failure> {
+    async fn generate(
+        &self,
+        ask: &ModelRequest,
+        ear: &dyn DeltaSink,
+    ) -> Result<ModelResponse, Failure> {
         let world = &self.0;
-        world.begins(ask.run, "a question", None).await;
+        world.assert_may_start(ask.run, "a question", None).await;
         if let Err(bad) = check_conversation(&ask.messages) {
-            world.outside.wrong(format!("{}: {bad}", ask.run));
+            world.external.record_violation(format!("{}: {bad}", ask.run));
         }
-        world.outside.ask(Asked {
+        world.external.record_model_call(ModelCall {
             run: ask.run,
             turn: ask.turn,
             attempt: ask.attempt,
         });
-        world.luck.some_waits().await;
-        ear.words("I was about to");
-        world.luck.some_waits().await;
+        world.random.yield_some().await;
+        ear.on_text("I was about to");
+        world.random.yield_some().await;
         script(ask).reply(ask)
     }
 }
 
 /// The script that the task carries: the first words of the conversation.
-fn script(ask: &Ask) -> Script {
+fn script(ask: &ModelRequest) -> Script {
     let words = match ask.messages.first().map(|first| &**first) {
         Some(Message::User(parts)) => parts.first(),
         Some(Message::Assistant(_) | Message::Results(_)) | None => None,
@@ -74,5 +75,5 @@ fn script(ask: &Ask) -> Script {
     let Some(Part::Text(text)) = words else {
         panic!("{} asks without a task", ask.run);
     };
-    Script::of(&RawJson::parse(text.to_string()).unwrap())
+    Script::from_input(&RawJson::parse(text.to_string()).unwrap())
 }

@@ -4,18 +4,18 @@
 //! Never: does anything for a driver that another has taken the place of.
 
 use async_trait::async_trait;
-use longhaul_core::event::tool::{Finding, ToolOutput};
-use longhaul_core::event::turn::Appraisal;
+use longhaul_core::event::tool::{ToolOutput, VerifyOutcome};
+use longhaul_core::event::turn::CallClassification;
 use longhaul_core::id::ToolName;
 use longhaul_core::message::ToolCall;
 use longhaul_core::policy::effect::EffectClass;
-use longhaul_core::port::tool::{Tool, ToolCard, ToolContext, ToolFailure};
+use longhaul_core::port::tool::{Tool, ToolContext, ToolFailure, ToolSpec};
 use longhaul_core::raw::RawJson;
-use longhaul_testkit::sim::outside::Deed;
-use longhaul_testkit::sim::script::appraise;
+use longhaul_testkit::sim::external_world::ToolEffect;
+use longhaul_testkit::sim::script::classify;
 use serde_json::{Value, json};
 
-use crate::suite::sim::world::World;
+use crate::suite::sim::context::SimContext;
 
 /// The tools that scripts name and that touch the world. `nonsense` is none.
 pub(super) const TOOLS: [&str; 6] = ["look", "put", "send", "probe", "tell", "careful"];
@@ -23,44 +23,36 @@ pub(super) const TOOLS: [&str; 6] = ["look", "put", "send", "probe", "tell", "ca
 /// A tool that is what scripts say of it.
 #[derive(Debug)]
 pub(super) struct SimTool {
-    card: ToolCard,
+    spec: ToolSpec,
     class: EffectClass,
-    world: World,
+    ctx: SimContext,
 }
 
 impl SimTool {
-    pub(super) fn new(name: &str, world: &World) -> Self {
-        let Appraisal {
-            class,
-            verifies,
-            in_doubt,
-            ..
-        } = appraise(&ToolCall {
-            id: String::new(),
-            name: name.into(),
-            input: RawJson::null(),
-            extra: None,
-        });
-        let card = ToolCard {
+    pub(super) fn new(name: &str, world: &SimContext) -> Self {
+        let CallClassification { class, can_verify: verifies, in_doubt, .. } =
+            classify(&ToolCall {
+                id: String::new(),
+                name: name.into(),
+                input: RawJson::null(),
+                extra: None,
+            });
+        let card = ToolSpec {
             name: ToolName::new(name).unwrap(),
             description: "simulated".into(),
             schema: json!({ "type": "object" }),
-            verifies,
+            can_verify: verifies,
             in_doubt,
             timeout: None,
         };
-        Self {
-            card,
-            class,
-            world: world.clone(),
-        }
+        Self { spec: card, class, ctx: world.clone() }
     }
 }
 
 #[async_trait]
 impl Tool for SimTool {
-    fn card(&self) -> &ToolCard {
-        &self.card
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
     }
 
     fn class(&self, _input: &Value) -> EffectClass {
@@ -68,46 +60,37 @@ impl Tool for SimTool {
     }
 
     fn subjects(&self, _input: &Value) -> Vec<String> {
-        vec![self.card.name.as_str().to_owned()]
+        vec![self.spec.name.as_str().to_owned()]
     }
 
     async fn call(&self, _input: Value, around: &ToolContext) -> Result<ToolOutput, ToolFailure> {
-        let ToolContext {
-            run, call, epoch, ..
-        } = *around;
-        let World { outside, luck, .. } = &self.world;
-        let what = format!("{call}, {}", self.card.name);
-        self.world.begins(run, &what, Some(epoch)).await;
-        luck.some_waits().await;
+        let ToolContext { run, call, epoch, .. } = *around;
+        let SimContext { external: outside, random: luck, .. } = &self.ctx;
+        let what = format!("{call}, {}", self.spec.name);
+        self.ctx.assert_may_start(run, &what, Some(epoch)).await;
+        luck.yield_some().await;
         let once = !self.class.may_repeat();
         if once && !outside.admits(run, call, epoch) {
             return Err(ToolFailure::new("another driver was here"));
         }
-        let output = outside.act(Deed {
-            run,
-            call,
-            epoch,
-            class: self.class,
-        });
-        luck.some_waits().await;
+        let output = outside.perform(ToolEffect { run, call, epoch, class: self.class });
+        luck.yield_some().await;
         if once {
-            outside.hand_over(run, call, epoch);
+            outside.record_delivered(run, call, epoch);
         }
         Ok(output)
     }
 
-    async fn verify(&self, _input: Value, around: &ToolContext) -> Finding {
-        let ToolContext {
-            run, call, epoch, ..
-        } = *around;
-        let World { outside, luck, .. } = &self.world;
-        self.world.begins(run, "a look", Some(epoch)).await;
-        luck.some_waits().await;
+    async fn verify(&self, _input: Value, around: &ToolContext) -> VerifyOutcome {
+        let ToolContext { run, call, epoch, .. } = *around;
+        let SimContext { external: outside, random: luck, .. } = &self.ctx;
+        self.ctx.assert_may_start(run, "a look", Some(epoch)).await;
+        luck.yield_some().await;
         if !outside.admits(run, call, epoch) {
-            return Finding::Unknown;
+            return VerifyOutcome::Unknown;
         }
         let finding = outside.verify(run, call);
-        luck.some_waits().await;
+        luck.yield_some().await;
         finding
     }
 }

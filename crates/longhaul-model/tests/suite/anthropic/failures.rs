@@ -1,17 +1,12 @@
 //! What the provider sends when it says no, and what becomes of it.
 
-use super::kit::{KEY, RECORDED, answer, model};
-use crate::suite::kit::{Server, plain, streamed};
-use crate::suite::words::hello;
+use super::harness::{KEY, RECORDED, answer, model};
+use crate::suite::fixtures::hello;
+use crate::suite::harness::{Server, full_response, stream_response};
 
 /// Status, kind, words, and the class.
 const TABLE: &[(u16, &str, &str, &str)] = &[
-    (
-        400,
-        "invalid_request_error",
-        "messages: at least one message is required",
-        "invalid_request",
-    ),
+    (400, "invalid_request_error", "messages: at least one message is required", "invalid_request"),
     (
         400,
         "invalid_request_error",
@@ -30,38 +25,13 @@ const TABLE: &[(u16, &str, &str, &str)] = &[
         "Your credit balance is too low to access the Anthropic API.",
         "quota",
     ),
-    (
-        400,
-        "invalid_request_error",
-        "You have reached your specified API usage limits.",
-        "quota",
-    ),
-    (
-        400,
-        "invalid_request_error",
-        "Output blocked by content filtering policy",
-        "refused",
-    ),
+    (400, "invalid_request_error", "You have reached your specified API usage limits.", "quota"),
+    (400, "invalid_request_error", "Output blocked by content filtering policy", "refused"),
     (401, "authentication_error", "invalid x-api-key", "auth"),
     (402, "billing_error", "Payment required", "quota"),
-    (
-        403,
-        "permission_error",
-        "Your API key does not have permission",
-        "auth",
-    ),
-    (
-        404,
-        "not_found_error",
-        "model: claude-nope",
-        "invalid_request",
-    ),
-    (
-        413,
-        "request_too_large",
-        "Request exceeds the maximum size",
-        "context_overflow",
-    ),
+    (403, "permission_error", "Your API key does not have permission", "auth"),
+    (404, "not_found_error", "model: claude-nope", "invalid_request"),
+    (413, "request_too_large", "Request exceeds the maximum size", "context_overflow"),
     (
         429,
         "rate_limit_error",
@@ -74,28 +44,16 @@ const TABLE: &[(u16, &str, &str, &str)] = &[
 ];
 
 /// What others send, or a proxy before them: status, body, class.
-const STRANGE: &[(u16, &str, &str)] = &[
-    (
-        502,
-        "<html><head><TITLE>502 Bad Gateway</TITLE></head><body>nginx</body></html>",
-        "server",
-    ),
+const NONSTANDARD_ERRORS: &[(u16, &str, &str)] = &[
+    (502, "<html><head><TITLE>502 Bad Gateway</TITLE></head><body>nginx</body></html>", "server"),
     (503, "<!doctype html><p>busy", "overloaded"),
     (503, "", "overloaded"),
-    (
-        403,
-        "<title>Attention Required! | Cloudflare</title>",
-        "auth",
-    ),
+    (403, "<title>Attention Required! | Cloudflare</title>", "auth"),
     (524, "", "timeout"),
     (400, "not JSON", "invalid_request"),
     (400, "[]", "invalid_request"),
     (400, "null", "invalid_request"),
-    (
-        400,
-        r#"{"error":"model requires more context length"}"#,
-        "context_overflow",
-    ),
+    (400, r#"{"error":"model requires more context length"}"#, "context_overflow"),
     (
         400,
         r#"{"error":{"message":"too long","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
@@ -106,11 +64,7 @@ const STRANGE: &[(u16, &str, &str)] = &[
         r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#,
         "quota",
     ),
-    (
-        401,
-        r#"{"error":{"message":"bad key sk-ant-very-secret-0123456789","code":401}}"#,
-        "auth",
-    ),
+    (401, r#"{"error":{"message":"bad key sk-ant-very-secret-0123456789","code":401}}"#, "auth"),
     (422, r#"{"detail":"nope"}"#, "invalid_request"),
     (500, r#"{"error":{"type":5,"message":["x"]}}"#, "server"),
     (409, "", "server"),
@@ -119,7 +73,7 @@ const STRANGE: &[(u16, &str, &str)] = &[
 ];
 
 #[tokio::test]
-async fn each_class_by_status_and_in_the_middle_of_a_stream() {
+async fn failures_are_classified_by_status_and_in_a_stream() {
     let body = |kind: &str, words: &str| {
         format!(
             r#"{{"type":"error","error":{{"type":"{kind}","message":"{words}"}},"request_id":"req_b"}}"#
@@ -127,16 +81,11 @@ async fn each_class_by_status_and_in_the_middle_of_a_stream() {
     };
     let mut plans = Vec::new();
     for (status, kind, words, _) in TABLE {
-        let headers = [
-            ("content-type", "application/json"),
-            ("request-id", "req_1"),
-        ];
-        plans.push(plain(*status, &headers, &body(kind, words)));
+        let headers = [("content-type", "application/json"), ("request-id", "req_1")];
+        plans.push(full_response(*status, &headers, &body(kind, words)));
         let begun = &RECORDED[..RECORDED.find("event: ping").unwrap()];
         let error = body(kind, words);
-        plans.push(streamed(
-            format!("{begun}event: error\ndata: {error}\n\n").as_bytes(),
-        ));
+        plans.push(stream_response(format!("{begun}event: error\ndata: {error}\n\n").as_bytes()));
     }
     let server = Server::new(plans).await;
     let model = model(&server);
@@ -145,10 +94,7 @@ async fn each_class_by_status_and_in_the_middle_of_a_stream() {
         assert_eq!(failure.class.as_str(), *class, "{words}");
         assert_eq!(failure.status, Some(*status));
         assert_eq!(failure.request_id.as_deref(), Some("req_1"));
-        assert_eq!(
-            failure.message,
-            format!("anthropic answered {status} ({kind}): {words}")
-        );
+        assert_eq!(failure.message, format!("anthropic answered {status} ({kind}): {words}"));
         assert_eq!(failure.usage, None);
         let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
         assert_eq!(failure.class.as_str(), *class, "in the stream: {words}");
@@ -160,39 +106,31 @@ async fn each_class_by_status_and_in_the_middle_of_a_stream() {
 }
 
 #[tokio::test]
-async fn what_proxies_and_others_send() {
+async fn error_bodies_of_proxies_are_classified() {
     let headers = [("location", "https://elsewhere.example/")];
-    let plans = STRANGE
-        .iter()
-        .map(|(status, body, _)| plain(*status, &headers, body));
+    let plans =
+        NONSTANDARD_ERRORS.iter().map(|(status, body, _)| full_response(*status, &headers, body));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     let mut all = String::new();
-    for (status, body, class) in STRANGE {
+    for (status, body, class) in NONSTANDARD_ERRORS {
         let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
         assert_eq!(failure.class.as_str(), *class, "{status} {body}");
         assert!(!failure.message.contains(KEY), "{}", failure.message);
-        all.push_str(&format!(
-            "{}: {}\n",
-            failure.class.as_str(),
-            failure.message
-        ));
+        all.push_str(&format!("{}: {}\n", failure.class.as_str(), failure.message));
     }
     insta::assert_snapshot!("strange", all);
 }
 
 #[tokio::test]
-async fn words_are_short_and_on_one_line() {
+async fn failure_messages_are_short_and_on_one_line() {
     let long = format!("a\r\n\u{7}{}{KEY}", "ü".repeat(480));
     let endless = "x".repeat(32 * 1024 * 1024);
-    let server = Server::new(vec![plain(400, &[], &long), plain(400, &[], &endless)]).await;
+    let server =
+        Server::new(vec![full_response(400, &[], &long), full_response(400, &[], &endless)]).await;
     let model = model(&server);
     for _ in 0..2 {
-        let words = answer(&server, &model, &hello())
-            .await
-            .0
-            .unwrap_err()
-            .message;
+        let words = answer(&server, &model, &hello()).await.0.unwrap_err().message;
         assert_eq!(words.chars().count(), 500);
         assert!(!words.chars().any(char::is_control));
         assert!(!words.contains("sk-ant"), "{words}");
@@ -202,7 +140,7 @@ async fn words_are_short_and_on_one_line() {
 type Headers = &'static [(&'static str, &'static str)];
 
 /// A number that no number can hold.
-const ENDLESS: &str = concat!(
+const NEVER: &str = concat!(
     "99999999999999999999999999999999999999999999999999999999999999999999999999999999",
     "99999999999999999999999999999999999999999999999999999999999999999999999999999999",
     "99999999999999999999999999999999999999999999999999999999999999999999999999999999",
@@ -210,7 +148,7 @@ const ENDLESS: &str = concat!(
 );
 
 /// Headers of a 429, and the milliseconds to wait; it is 12:00 on 2026-11-15.
-const WAITS: &[(Headers, Option<u64>)] = &[
+const RETRY_AFTER_CASES: &[(Headers, Option<u64>)] = &[
     (&[], None),
     (&[("retry-after", "30")], Some(30_000)),
     (&[("retry-after", "0.5")], Some(500)),
@@ -218,31 +156,16 @@ const WAITS: &[(Headers, Option<u64>)] = &[
     (&[("retry-after", "soon")], None),
     (&[("retry-after", "-5")], None),
     (&[("retry-after", "99999999")], Some(86_400_000)),
-    (
-        &[("retry-after", "Sun, 15 Nov 2026 12:00:07 GMT")],
-        Some(7_000),
-    ),
+    (&[("retry-after", "Sun, 15 Nov 2026 12:00:07 GMT")], Some(7_000)),
     (&[("retry-after", "Sun, 15 Nov 2026 11:00:00 GMT")], Some(0)),
-    (
-        &[("retry-after", "Mon, 15 Nov 2026 12:00:08 GMT")],
-        Some(8_000),
-    ),
-    (
-        &[("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT")],
-        Some(86_400_000),
-    ),
+    (&[("retry-after", "Mon, 15 Nov 2026 12:00:08 GMT")], Some(8_000)),
+    (&[("retry-after", "Fri, 31 Dec 9999 23:59:59 GMT")], Some(86_400_000)),
     (&[("retry-after", "9999-12-31T23:59:59Z")], Some(86_400_000)),
-    (
-        &[("retry-after", "Sun, 15 Nov 2066 12:00:00 GMT")],
-        Some(86_400_000),
-    ),
-    (&[("retry-after", ENDLESS)], Some(86_400_000)),
-    (&[("retry-after-ms", ENDLESS)], Some(86_400_000)),
+    (&[("retry-after", "Sun, 15 Nov 2066 12:00:00 GMT")], Some(86_400_000)),
+    (&[("retry-after", NEVER)], Some(86_400_000)),
+    (&[("retry-after-ms", NEVER)], Some(86_400_000)),
     (&[("retry-after", "9999 years")], None),
-    (
-        &[("retry-after-ms", "1500.2"), ("retry-after", "30")],
-        Some(1_501),
-    ),
+    (&[("retry-after-ms", "1500.2"), ("retry-after", "30")], Some(1_501)),
     (&[("x-ratelimit-reset-requests", "6m0s")], Some(360_000)),
     (&[("x-ratelimit-reset-tokens", "1h2m3.5s")], Some(3_723_500)),
     (&[("x-ratelimit-reset-tokens", "350ms")], Some(350)),
@@ -250,13 +173,7 @@ const WAITS: &[(Headers, Option<u64>)] = &[
     (&[("x-ratelimit-reset-requests", "12")], Some(12_000)),
     (&[("x-ratelimit-reset", "1794744005000")], Some(5_000)),
     (&[("x-ratelimit-reset", "1794744006")], Some(6_000)),
-    (
-        &[
-            ("x-ratelimit-reset-requests", "9s"),
-            ("x-ratelimit-reset-tokens", "4s"),
-        ],
-        Some(4_000),
-    ),
+    (&[("x-ratelimit-reset-requests", "9s"), ("x-ratelimit-reset-tokens", "4s")], Some(4_000)),
     (
         &[
             ("x-ratelimit-reset-requests", "9s"),
@@ -279,25 +196,23 @@ const WAITS: &[(Headers, Option<u64>)] = &[
 ];
 
 #[tokio::test]
-async fn how_long_to_wait() {
+async fn retry_after_is_read_from_headers() {
     let body = r#"{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}"#;
-    let plans = WAITS.iter().map(|(headers, _)| plain(429, headers, body));
+    let plans = RETRY_AFTER_CASES.iter().map(|(headers, _)| full_response(429, headers, body));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
-    for (headers, wait) in WAITS {
+    for (headers, wait) in RETRY_AFTER_CASES {
         let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
         assert_eq!(failure.retry_after.map(|wait| wait.0), *wait, "{headers:?}");
     }
 }
 
 #[tokio::test]
-async fn a_failure_that_does_not_pass_is_not_waited_for() {
+async fn a_permanent_failure_has_no_retry_after() {
     let headers = [("retry-after", "30"), ("x-ratelimit-reset-requests", "9s")];
-    let server = Server::new(vec![
-        plain(401, &headers, ""),
-        plain(500, &headers[1..], ""),
-    ])
-    .await;
+    let server =
+        Server::new(vec![full_response(401, &headers, ""), full_response(500, &headers[1..], "")])
+            .await;
     let model = model(&server);
     for _ in 0..2 {
         let failure = answer(&server, &model, &hello()).await.0.unwrap_err();

@@ -4,20 +4,20 @@ use std::sync::OnceLock;
 
 use serde_json::json;
 
-use crate::suite::spec::Judge;
+use crate::suite::spec::SpecValidator;
 
-fn judge() -> &'static Judge {
-    static JUDGE: OnceLock<Judge> = OnceLock::new();
-    JUDGE.get_or_init(|| Judge::new("anthropic.trimmed.json", "CreateMessageParams"))
+fn validator() -> &'static SpecValidator {
+    static VALIDATOR: OnceLock<SpecValidator> = OnceLock::new();
+    VALIDATOR.get_or_init(|| SpecValidator::new("anthropic.trimmed.json", "CreateMessageParams"))
 }
 
 /// Panics with what is wrong with a request.
 pub(crate) fn check(body: &str) {
-    judge().check(body);
+    validator().check(body);
 }
 
 #[test]
-fn the_judge_finds_a_fault_where_there_is_one() {
+fn the_spec_validator_rejects_an_invalid_request() {
     let bad = json!({"model": "m", "max_tokens": 1, "messages": [{"role": "user", "content": 5}]});
-    assert_ne!(judge().passes(&bad), Some(true));
+    assert_ne!(validator().is_valid(&bad), Some(true));
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use longhaul_core::message::Message;
 
-use super::kit::{RECORDED, answer, model};
-use crate::suite::cuts::{SHORT, everywhere, spoilt};
-use crate::suite::kit::{Heard, Server, plain, streamed};
-use crate::suite::words::{hello, lines};
+use super::harness::{RECORDED, answer, model};
+use crate::suite::chunking::{SHORT_STREAMS, corrupted, split_everywhere};
+use crate::suite::fixtures::{hello, lines};
+use crate::suite::harness::{Server, TextSink, full_response, stream_response};
 
 #[tokio::test]
-async fn a_stream_is_the_same_wherever_it_is_cut() {
-    let plans = everywhere(RECORDED);
+async fn a_stream_decodes_the_same_however_it_is_chunked() {
+    let plans = split_everywhere(RECORDED);
     let rounds = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);
@@ -20,9 +20,9 @@ async fn a_stream_is_the_same_wherever_it_is_cut() {
     assert_eq!(heard, "I look – now 🙂.");
     let first = first.unwrap();
     for round in 1..rounds {
-        let words = Heard::default();
-        let question = crate::suite::words::ask(&hello());
-        let again = model.reply(&question, &words).await;
+        let words = TextSink::default();
+        let question = crate::suite::fixtures::ask(&hello());
+        let again = model.generate(&question, &words).await;
         assert_eq!(again.unwrap(), first, "round {round}");
         assert_eq!(words.text(), heard, "round {round}");
     }
@@ -31,13 +31,8 @@ async fn a_stream_is_the_same_wherever_it_is_cut() {
 #[tokio::test]
 async fn a_stream_that_ends_early_is_never_a_reply() {
     let end = RECORDED.rfind("event: message_stop").unwrap();
-    let lengths: Vec<usize> = (0..=end)
-        .step_by(97)
-        .chain([end, end + 10, end + 40])
-        .collect();
-    let plans = lengths
-        .iter()
-        .map(|length| streamed(&RECORDED.as_bytes()[..*length]));
+    let lengths: Vec<usize> = (0..=end).step_by(97).chain([end, end + 10, end + 40]).collect();
+    let plans = lengths.iter().map(|length| stream_response(&RECORDED.as_bytes()[..*length]));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     for length in lengths {
@@ -51,10 +46,7 @@ async fn a_stream_that_ends_early_is_never_a_reply() {
 }
 
 fn events(events: &[&str]) -> String {
-    events
-        .iter()
-        .map(|event| format!("data: {event}\n\n"))
-        .collect()
+    events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
 
 const START: &str = r#"{"type":"message_start","message":{"model":"m","usage":{"input_tokens":3,"output_tokens":1}}}"#;
@@ -79,10 +71,10 @@ fn arguments(json: &str) -> String {
 }
 
 /// A name and the events of a stream.
-type Odd = (&'static str, Vec<String>);
+type StreamCase = (&'static str, Vec<String>);
 
 /// Streams that are not as they should be and still say something.
-fn odd() -> Vec<Odd> {
+fn nonstandard_cases() -> Vec<StreamCase> {
     let unknown = r#"{"type":"content_block_start","index":2,"content_block":{"type":"poem","line":"a","n": 1.50}}"#;
     let grown = r#"{"type":"content_block_delta","index":2,"delta":{"type":"poem_delta","line":"b","rhyme":[1]}}"#;
     let again = grown.replace(r#""b""#, r#""c""#).replace("[1]", "[2]");
@@ -94,17 +86,12 @@ fn odd() -> Vec<Odd> {
         ("unknown block", vec![unknown]),
         ("unknown delta", vec![unknown, grown, &again]),
         ("unknown delta of a known block", vec![TEXT, strange]),
-        (
-            "[DONE] and noise",
-            vec![TEXT, "[DONE]", r#"{"type":"hm"}"#, "{}"],
-        ),
+        ("[DONE] and noise", vec![TEXT, "[DONE]", r#"{"type":"hm"}"#, "{}"]),
         ("nothing at all", vec![]),
     ];
     let owned = |events: Vec<&str>| events.into_iter().map(str::to_owned).collect();
-    let mut odd: Vec<Odd> = cases
-        .into_iter()
-        .map(|(name, events)| (name, owned(events)))
-        .collect();
+    let mut odd: Vec<StreamCase> =
+        cases.into_iter().map(|(name, events)| (name, owned(events))).collect();
     odd.push(("no index", vec![no_index(TEXT), no_index(MORE)]));
     odd.push((
         "arguments that are no JSON",
@@ -114,21 +101,15 @@ fn odd() -> Vec<Odd> {
 }
 
 /// Streams that make no sense.
-fn senseless() -> Vec<Odd> {
+fn malformed_cases() -> Vec<StreamCase> {
     let bad_index = TEXT.replace(r#""index":0"#, r#""index":"0""#);
     vec![
-        (
-            "arguments without a call",
-            vec![TEXT.to_owned(), arguments("{}")],
-        ),
+        ("arguments without a call", vec![TEXT.to_owned(), arguments("{}")]),
         ("not JSON", vec!["oops".to_owned()]),
         ("a list", vec!["[1]".to_owned()]),
         ("text of a wrong type", vec![MORE.replace(r#""!""#, "5")]),
         ("index of a wrong type", vec![bad_index]),
-        (
-            "no content_block",
-            vec![r#"{"type":"content_block_start","index":0}"#.to_owned()],
-        ),
+        ("no content_block", vec![r#"{"type":"content_block_start","index":0}"#.to_owned()]),
         (
             "a block that is no object",
             vec![r#"{"type":"content_block_start","index":0,"content_block":7}"#.to_owned()],
@@ -137,34 +118,28 @@ fn senseless() -> Vec<Odd> {
 }
 
 /// The streams, each with its beginning and its end, and some without.
-fn odd_streams_whole() -> Vec<(&'static str, String)> {
+fn all_streams() -> Vec<(&'static str, String)> {
     let whole = |inner: Vec<String>| {
         let inner: Vec<&str> = inner.iter().map(|event| &**event).collect();
         events(&[&[START], &inner[..], &[STOP]].concat())
     };
-    let odd = odd().into_iter().chain(senseless());
+    let odd = nonstandard_cases().into_iter().chain(malformed_cases());
     let mut streams: Vec<_> = odd.map(|(name, inner)| (name, whole(inner))).collect();
     let start = START.replace(":3,", ":\"3\",");
     let end = ending(r#""end_turn""#);
     streams.extend([
         ("usage of wrong types", events(&[&start, TEXT, &end, STOP])),
         ("no beginning", events(&[TEXT, MORE, &end, STOP])),
-        (
-            "no blank lines",
-            format!("data: {START}\ndata: {TEXT}\ndata: {MORE}\ndata: {STOP}\n"),
-        ),
-        (
-            "no last blank line",
-            events(&[START, TEXT, MORE]) + &format!("data: {STOP}"),
-        ),
+        ("no blank lines", format!("data: {START}\ndata: {TEXT}\ndata: {MORE}\ndata: {STOP}\n")),
+        ("no last blank line", events(&[START, TEXT, MORE]) + &format!("data: {STOP}")),
     ]);
     streams
 }
 
 #[tokio::test]
-async fn odd_streams() {
-    let cases = odd_streams_whole();
-    let plans = cases.iter().map(|(_, stream)| streamed(stream.as_bytes()));
+async fn nonstandard_streams_are_decoded() {
+    let cases = all_streams();
+    let plans = cases.iter().map(|(_, stream)| stream_response(stream.as_bytes()));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     let mut all = String::new();
@@ -177,41 +152,42 @@ async fn odd_streams() {
 }
 
 #[tokio::test]
-async fn a_wrong_byte_is_heard_or_blamed_and_what_was_heard_can_be_sent_back() {
+async fn a_corrupted_stream_decodes_to_a_valid_reply_or_an_error() {
     let rounds = 800;
-    let plans = (0..rounds).map(|round| streamed(&spoilt(RECORDED, round)));
+    let plans = (0..rounds).map(|round| stream_response(&corrupted(RECORDED, round)));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     let (mut heard, mut replies) = (0, Vec::new());
     for round in 0..rounds {
-        let question = crate::suite::words::ask(&hello());
-        match model.reply(&question, &Heard::default()).await {
+        let question = crate::suite::fixtures::ask(&hello());
+        match model.generate(&question, &TextSink::default()).await {
             Ok(answered) => {
                 heard += 1;
                 if !replies.contains(&answered.reply) {
                     replies.push(answered.reply);
                 }
             }
-            Err(failure) => assert!(failure.class.may_pass(), "{round}: {failure:?}"),
+            Err(failure) => assert!(failure.class.is_transient(), "{round}: {failure:?}"),
         }
     }
     assert!(heard > rounds / 10, "{heard}");
-    let server = Server::new(vec![streamed(SHORT[0].0.as_bytes()); replies.len()]).await;
-    let model = super::kit::model(&server);
+    let server =
+        Server::new(vec![stream_response(SHORT_STREAMS[0].0.as_bytes()); replies.len()]).await;
+    let model = super::harness::model(&server);
     for reply in replies {
         let mut messages = hello();
         messages.push(Arc::new(Message::Assistant(reply)));
-        let question = crate::suite::words::ask(&messages);
-        model.reply(&question, &Heard::default()).await.unwrap();
+        let question = crate::suite::fixtures::ask(&messages);
+        model.generate(&question, &TextSink::default()).await.unwrap();
     }
-    for seen in server.seen() {
+    for seen in server.requests() {
         let body = serde_json::from_str::<serde_json::Value>(&seen.body);
         assert!(body.is_ok(), "{}", seen.body);
     }
 }
 
 #[tokio::test]
-async fn every_reason_to_stop() {
+async fn every_stop_reason_is_mapped() {
     let reasons = [
         r#""end_turn""#,
         r#""tool_use""#,
@@ -225,12 +201,8 @@ async fn every_reason_to_stop() {
     ];
     let mut plans = Vec::new();
     for reason in reasons {
-        plans.push(streamed(
-            events(&[START, TEXT, &ending(reason), STOP]).as_bytes(),
-        ));
-        plans.push(streamed(
-            events(&[START, CALL, &ending(reason), STOP]).as_bytes(),
-        ));
+        plans.push(stream_response(events(&[START, TEXT, &ending(reason), STOP]).as_bytes()));
+        plans.push(stream_response(events(&[START, CALL, &ending(reason), STOP]).as_bytes()));
     }
     let server = Server::new(plans).await;
     let model = model(&server);
@@ -238,27 +210,24 @@ async fn every_reason_to_stop() {
     for reason in reasons {
         let words = answer(&server, &model, &hello()).await.0.unwrap();
         let calls = answer(&server, &model, &hello()).await.0.unwrap();
-        all.push_str(&format!(
-            "{reason}: {:?}, with a call {:?}\n",
-            words.stop, calls.stop
-        ));
+        all.push_str(&format!("{reason}: {:?}, with a call {:?}\n", words.stop, calls.stop));
     }
     insta::assert_snapshot!("stops", all);
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_stream() {
+async fn a_response_without_streaming_is_decoded() {
     let whole = r#"{"id":"m","type":"message","model":"m1","content":[{"type":"text","text":"Hi"},{"type":"tool_use","id":"t","name":"clock","input":{"a": 1.0}}],"stop_reason":"tool_use","usage":{"input_tokens":4,"output_tokens":2}}"#;
     let json = [("content-type", "application/json; charset=utf-8")];
     let html = [("content-type", "text/html")];
     let told = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     let server = Server::new(vec![
-        plain(200, &json, whole),
-        plain(200, &json, told),
-        plain(200, &json, "{}"),
-        plain(200, &json, "oops"),
-        plain(200, &html, "<html><title>Log in</title></html>"),
-        plain(204, &json, ""),
+        full_response(200, &json, whole),
+        full_response(200, &json, told),
+        full_response(200, &json, "{}"),
+        full_response(200, &json, "oops"),
+        full_response(200, &html, "<html><title>Log in</title></html>"),
+        full_response(204, &json, ""),
     ])
     .await;
     let model = model(&server);

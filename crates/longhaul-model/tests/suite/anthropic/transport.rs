@@ -3,19 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_model::http::{Http, Limits, Trouble};
+use longhaul_model::http::{Http, HttpError, Limits};
 use tokio::sync::Notify;
 
-use super::kit::{RECORDED, answer, at, model};
-use crate::suite::kit::{Act, END, STREAM, Server, chunk, plain, rude, streamed};
-use crate::suite::words::{hello, limits, lines};
+use super::harness::{RECORDED, answer, model, model_at};
+use crate::suite::fixtures::{hello, limits, lines};
+use crate::suite::harness::{
+    LAST_CHUNK, STREAM_HEAD, Server, ServerAction, chunk, full_response, stream_response,
+    unsolicited_server,
+};
 
-fn send(bytes: impl Into<Vec<u8>>) -> Act {
-    Act::Send(bytes.into())
+fn send(bytes: impl Into<Vec<u8>>) -> ServerAction {
+    ServerAction::Send(bytes.into())
 }
 
-fn class(
-    answered: &Result<longhaul_core::port::model::Answered, longhaul_core::failure::Failure>,
+fn failure_class(
+    answered: &Result<longhaul_core::port::model::ModelResponse, longhaul_core::failure::Failure>,
 ) -> &'static str {
     match answered {
         Ok(_) => "ok",
@@ -24,133 +27,123 @@ fn class(
 }
 
 #[tokio::test]
-async fn a_closed_connection_of_the_pool_is_tried_once_more() {
-    let again = |end: Act| {
-        let whole = streamed(RECORDED.as_bytes());
+async fn a_request_on_a_closed_pooled_connection_is_retried_once() {
+    let again = |end: ServerAction| {
+        let whole = stream_response(RECORDED.as_bytes());
         vec![whole.clone(), vec![end], whole]
     };
-    for end in [Act::Close, Act::Reset] {
+    for end in [ServerAction::Close, ServerAction::Reset] {
         let server = Server::new(again(end)).await;
         let model = model(&server);
         for _ in 0..2 {
             let (answered, _) = answer(&server, &model, &hello()).await;
-            assert_eq!(class(&answered), "ok", "{}", lines(&answered));
+            assert_eq!(failure_class(&answered), "ok", "{}", lines(&answered));
         }
-        assert_eq!((server.seen().len(), server.connections()), (3, 2));
+        assert_eq!((server.requests().len(), server.connections()), (3, 2));
     }
 }
 
 #[tokio::test]
-async fn a_new_connection_after_a_good_one_is_tried_only_once() {
-    let good = String::from_utf8([STREAM.as_bytes(), &chunk(RECORDED.as_bytes())].concat());
-    let good = good
-        .unwrap()
-        .replace("\r\nrequest-id", "\r\nconnection: close\r\nrequest-id");
-    let good = vec![send(good), send("0\r\n\r\n"), Act::Close];
-    for end in [Act::Close, Act::Reset] {
-        let plans = vec![
-            good.clone(),
-            vec![end.clone()],
-            vec![end.clone()],
-            vec![end],
-        ];
+async fn a_request_on_a_new_connection_is_tried_only_once() {
+    let good = String::from_utf8([STREAM_HEAD.as_bytes(), &chunk(RECORDED.as_bytes())].concat());
+    let good = good.unwrap().replace("\r\nrequest-id", "\r\nconnection: close\r\nrequest-id");
+    let good = vec![send(good), send("0\r\n\r\n"), ServerAction::Close];
+    for end in [ServerAction::Close, ServerAction::Reset] {
+        let plans = vec![good.clone(), vec![end.clone()], vec![end.clone()], vec![end]];
         let server = Server::new(plans).await;
         let model = model(&server);
         for (place, wanted) in ["ok", "network", "network", "network"].iter().enumerate() {
             let (answered, _) = answer(&server, &model, &hello()).await;
-            assert_eq!(class(&answered), *wanted, "{}", lines(&answered));
+            assert_eq!(failure_class(&answered), *wanted, "{}", lines(&answered));
             let count = place + 1;
-            assert_eq!((server.seen().len(), server.connections()), (count, count));
+            assert_eq!((server.requests().len(), server.connections()), (count, count));
         }
     }
 }
 
 #[tokio::test]
-async fn an_old_connection_is_given_up_for_one_new_one_and_no_more() {
-    for end in [Act::Close, Act::Reset] {
-        let whole = streamed(RECORDED.as_bytes());
+async fn a_stale_connection_is_replaced_once() {
+    for end in [ServerAction::Close, ServerAction::Reset] {
+        let whole = stream_response(RECORDED.as_bytes());
         let server = Server::new(vec![whole, vec![end.clone()], vec![end]]).await;
         let model = model(&server);
         for wanted in ["ok", "network"] {
             let (answered, _) = answer(&server, &model, &hello()).await;
-            assert_eq!(class(&answered), wanted, "{}", lines(&answered));
+            assert_eq!(failure_class(&answered), wanted, "{}", lines(&answered));
         }
-        assert_eq!((server.seen().len(), server.connections()), (3, 2));
+        assert_eq!((server.requests().len(), server.connections()), (3, 2));
     }
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again() {
+async fn a_connection_is_reused() {
     // The end of the body comes after the end of the reply.
     let late = vec![
-        send([STREAM.as_bytes(), &chunk(RECORDED.as_bytes())].concat()),
+        send([STREAM_HEAD.as_bytes(), &chunk(RECORDED.as_bytes())].concat()),
         send("5\r\n: bye\r\n"),
         send("0\r\n\r\n"),
     ];
-    let no = plain(400, &[], "{}");
+    let no = full_response(400, &[], "{}");
     let server = Server::new(vec![late.clone(), late.clone(), no, late]).await;
     let model = model(&server);
     for wanted in ["ok", "ok", "invalid_request", "ok"] {
         let (answered, _) = answer(&server, &model, &hello()).await;
-        assert_eq!(class(&answered), wanted, "{}", lines(&answered));
+        assert_eq!(failure_class(&answered), wanted, "{}", lines(&answered));
     }
     assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
-async fn an_answer_that_does_not_end_is_heard_all_the_same() {
-    let never = Act::Wait(Arc::new(Notify::new()));
-    let open = [STREAM.as_bytes(), &chunk(RECORDED.as_bytes())].concat();
+async fn a_response_that_does_not_end_is_decoded() {
+    let never = ServerAction::Wait(Arc::new(Notify::new()));
+    let open = [STREAM_HEAD.as_bytes(), &chunk(RECORDED.as_bytes())].concat();
     let server = Server::new(vec![vec![send(open), never]]).await;
     let (answered, _) = answer(&server, &model(&server), &hello()).await;
-    assert_eq!(class(&answered), "ok");
+    assert_eq!(failure_class(&answered), "ok");
 }
 
 #[tokio::test]
-async fn a_connection_that_was_new_is_not() {
-    for end in [Act::Close, Act::Reset] {
+async fn a_failed_new_connection_is_not_retried() {
+    for end in [ServerAction::Close, ServerAction::Reset] {
         let server = Server::new(vec![vec![end]]).await;
         let (answered, _) = answer(&server, &model(&server), &hello()).await;
-        assert_eq!(class(&answered), "network");
+        assert_eq!(failure_class(&answered), "network");
         assert_eq!(answered.unwrap_err().usage, None);
-        assert_eq!(server.seen().len(), 1);
+        assert_eq!(server.requests().len(), 1);
     }
 }
 
 #[tokio::test]
-async fn what_has_begun_is_never_sent_again() {
-    let begun = [STREAM.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
-    for end in [Act::Close, Act::Reset] {
-        let plans = vec![
-            streamed(RECORDED.as_bytes()),
-            vec![send(begun.clone()), end],
-        ];
+async fn a_request_with_a_started_response_is_never_retried() {
+    let begun = [STREAM_HEAD.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
+    for end in [ServerAction::Close, ServerAction::Reset] {
+        let plans = vec![stream_response(RECORDED.as_bytes()), vec![send(begun.clone()), end]];
         let server = Server::new(plans).await;
         let model = model(&server);
         answer(&server, &model, &hello()).await.0.unwrap();
         let (answered, _) = answer(&server, &model, &hello()).await;
-        assert_eq!(class(&answered), "network");
-        assert_eq!(server.seen().len(), 2);
+        assert_eq!(failure_class(&answered), "network");
+        assert_eq!(server.requests().len(), 2);
     }
 }
 
 #[tokio::test]
-async fn a_stream_is_one_whatever_its_head_says() {
+async fn a_stream_is_detected_whatever_its_content_type() {
     let mut plans = Vec::new();
     for kind in ["application/json", "text/html; charset=utf-8"] {
-        let head = STREAM.replace("text/event-stream", kind);
+        let head = STREAM_HEAD.replace("text/event-stream", kind);
         for before in ["", "\n \r\n", ": hello\n\n", "retry: 5\nid: 7\n\n", "\n:\n"] {
             let body = format!("{before}{RECORDED}");
-            let whole = [head.as_bytes(), &chunk(body.as_bytes()), END.as_bytes()];
+            let whole = [head.as_bytes(), &chunk(body.as_bytes()), LAST_CHUNK.as_bytes()];
             plans.push(vec![send(whole.concat())]);
             // Letter by letter.
             let letters: Vec<Vec<u8>> = body.bytes().map(|byte| chunk(&[byte])).collect();
             let letters = letters.concat();
-            plans.push(vec![send(head.clone()), send(letters), send(END)]);
+            plans.push(vec![send(head.clone()), send(letters), send(LAST_CHUNK)]);
         }
     }
     let asked = plans.len();
-    plans.insert(0, streamed(RECORDED.as_bytes()));
+    plans.insert(0, stream_response(RECORDED.as_bytes()));
     let server = Server::new(plans).await;
     let model = model(&server);
     let (wanted, words) = answer(&server, &model, &hello()).await;
@@ -162,10 +155,10 @@ async fn a_stream_is_one_whatever_its_head_says() {
 }
 
 #[tokio::test]
-async fn what_only_begins_like_a_stream_is_none() {
+async fn a_body_that_only_starts_like_a_stream_is_an_error() {
     let json = [("content-type", "application/json")];
     let bodies = ["dat", "data", "database is down", "event", "", "  "];
-    let plans = bodies.iter().map(|body| plain(200, &json, body)).collect();
+    let plans = bodies.iter().map(|body| full_response(200, &json, body)).collect();
     let server = Server::new(plans).await;
     let model = model(&server);
     for body in bodies {
@@ -177,7 +170,7 @@ async fn what_only_begins_like_a_stream_is_none() {
 }
 
 #[tokio::test]
-async fn a_length_that_is_wrong() {
+async fn a_wrong_content_length_is_a_failure() {
     let length = RECORDED.len();
     let head = |length: usize| {
         format!(
@@ -185,133 +178,107 @@ async fn a_length_that_is_wrong() {
         )
     };
     let server = Server::new(vec![
-        vec![send(head(length + 1)), Act::Close],
-        vec![send(head(length - 40)), Act::Close],
+        vec![send(head(length + 1)), ServerAction::Close],
+        vec![send(head(length - 40)), ServerAction::Close],
         // No length at all: the end of the connection is the end.
-        vec![
-            send(head(0).replace("content-length: 0\r\n", "")),
-            Act::Close,
-        ],
+        vec![send(head(0).replace("content-length: 0\r\n", "")), ServerAction::Close],
     ])
     .await;
     let model = model(&server);
     // The reply is whole before the length is missed.
     for wanted in ["ok", "network", "ok"] {
         let (answered, _) = answer(&server, &model, &hello()).await;
-        assert_eq!(class(&answered), wanted, "{}", lines(&answered));
+        assert_eq!(failure_class(&answered), wanted, "{}", lines(&answered));
     }
 }
 
 #[tokio::test]
-async fn every_wait_has_an_end() {
-    let never = || Act::Wait(Arc::new(Notify::new()));
+async fn every_wait_has_a_timeout() {
+    let never = || ServerAction::Wait(Arc::new(Notify::new()));
     let short = Duration::from_millis(40);
-    let begun = [STREAM.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
+    let begun = [STREAM_HEAD.as_bytes(), &chunk(&RECORDED.as_bytes()[..300])].concat();
     let ping = chunk(b"event: ping\ndata: {\"type\":\"ping\"}\n\n");
     let server = Server::new(vec![
         vec![never()],
-        vec![send(STREAM), never()],
+        vec![send(STREAM_HEAD), never()],
         vec![send(begun), never()],
-        vec![send(STREAM), Act::Forever(ping)],
-        vec![
-            send("HTTP/1.1 500 No\r\ncontent-length: 9\r\n\r\nhal"),
-            never(),
-        ],
+        vec![send(STREAM_HEAD), ServerAction::SendForever(ping)],
+        vec![send("HTTP/1.1 500 No\r\ncontent-length: 9\r\n\r\nhal"), never()],
     ])
     .await;
-    let unanswered = Limits {
-        first_byte: short,
-        ..limits()
-    };
-    let silent = Limits {
-        idle: short,
-        ..limits()
-    };
-    let stalled = Limits {
-        stall: short,
-        ..limits()
-    };
+    let unanswered = Limits { first_byte: short, ..limits() };
+    let silent = Limits { idle: short, ..limits() };
+    let stalled = Limits { stall: short, ..limits() };
     let cases = [
         (unanswered, "!timeout: anthropic: no answer in 40 ms"),
         (unanswered, "!timeout: anthropic: no answer in 40 ms"),
-        (
-            silent,
-            "!timeout: anthropic: the answer stood still for 40 ms",
-        ),
-        (
-            stalled,
-            "!timeout: anthropic: nothing but signs of life for 40 ms",
-        ),
+        (silent, "!timeout: anthropic: the answer stood still for 40 ms"),
+        (stalled, "!timeout: anthropic: nothing but signs of life for 40 ms"),
         (silent, "!server: anthropic answered 500: hal"),
     ];
     for (limits, wanted) in cases {
-        let (answered, _) = answer(&server, &at(&server.base(), limits), &hello()).await;
+        let (answered, _) = answer(&server, &model_at(&server.base_url(), limits), &hello()).await;
         assert_eq!(lines(&answered), wanted);
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_drips_has_an_end_too() {
+async fn a_dripping_response_times_out() {
     let head = |status: &str| {
         format!(
             "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"
         )
     };
-    let drip = || Act::Drip(chunk(b" "), Duration::from_millis(5));
+    let drip = || ServerAction::Drip(chunk(b" "), Duration::from_millis(5));
     let half = chunk(br#"{"type":"message","content":[ "#);
     let server = Server::new(vec![
         vec![send(head("200 OK")), drip()],
         vec![send([head("200 OK").as_bytes(), &half].concat()), drip()],
-        vec![
-            send([head("500 No").as_bytes(), &chunk(b"hal")].concat()),
-            drip(),
-        ],
+        vec![send([head("500 No").as_bytes(), &chunk(b"hal")].concat()), drip()],
         vec![send(head("429 No")), drip()],
     ])
     .await;
-    let stalled = Limits {
-        stall: Duration::from_millis(60),
-        ..limits()
-    };
+    let stalled = Limits { stall: Duration::from_millis(60), ..limits() };
     for wanted in [
         "!timeout: anthropic: nothing but signs of life for 60 ms",
         "!timeout: anthropic: nothing but signs of life for 60 ms",
         "!server: anthropic answered 500: hal",
         "!rate_limit: anthropic answered 429: it says nothing more",
     ] {
-        let (answered, _) = answer(&server, &at(&server.base(), stalled), &hello()).await;
+        let (answered, _) = answer(&server, &model_at(&server.base_url(), stalled), &hello()).await;
         assert_eq!(lines(&answered), wanted);
     }
 }
 
 #[tokio::test]
-async fn words_are_heard_as_they_come() {
+async fn text_is_streamed_as_it_arrives() {
     let sign = Arc::new(Notify::new());
     let middle = RECORDED.find("now 🙂").unwrap();
     let start = RECORDED[..middle].rfind("event:").unwrap();
     let (before, after) = RECORDED.as_bytes().split_at(start);
     let server = Server::new(vec![vec![
-        send([STREAM.as_bytes(), &chunk(before)].concat()),
-        Act::Wait(Arc::clone(&sign)),
+        send([STREAM_HEAD.as_bytes(), &chunk(before)].concat()),
+        ServerAction::Wait(Arc::clone(&sign)),
         send([&chunk(after), b"0\r\n\r\n".as_slice()].concat()),
     ]])
     .await;
     /// Lets the server go on when the first words are heard.
-    struct Go(Arc<Notify>);
-    impl longhaul_core::port::model::Ear for Go {
-        fn words(&self, _: &str) {
+    struct NotifyingSink(Arc<Notify>);
+    impl longhaul_core::port::model::DeltaSink for NotifyingSink {
+        fn on_text(&self, _: &str) {
             self.0.notify_one();
         }
     }
     let model = model(&server);
-    let question = crate::suite::words::ask(&hello());
-    let answered = model.reply(&question, &Go(sign)).await;
-    assert_eq!(class(&answered), "ok");
+    let question = crate::suite::fixtures::ask(&hello());
+    let answered = model.generate(&question, &NotifyingSink(sign)).await;
+    assert_eq!(failure_class(&answered), "ok");
 }
 
 #[tokio::test]
-async fn every_answer_has_an_end() {
-    let endless = |piece: &str| vec![send(STREAM), Act::Forever(chunk(piece.as_bytes()))];
+async fn every_response_is_limited() {
+    let endless =
+        |piece: &str| vec![send(STREAM_HEAD), ServerAction::SendForever(chunk(piece.as_bytes()))];
     let words =
         r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"@"}}"#;
     let words = format!("data: {}\n\n", words.replace('@', &"x".repeat(200_000)));
@@ -321,10 +288,7 @@ async fn every_answer_has_an_end() {
         endless(&words),
         endless(&format!("data: {}", "x".repeat(100_000))),
         endless(&format!(": {}\n", "x".repeat(100_000))),
-        vec![
-            send(json),
-            Act::Forever(chunk(" ".repeat(100_000).as_bytes())),
-        ],
+        vec![send(json), ServerAction::SendForever(chunk(" ".repeat(100_000).as_bytes()))],
     ])
     .await;
     let cases = [
@@ -341,46 +305,40 @@ async fn every_answer_has_an_end() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_and_what_is_no_http() {
+async fn non_utf8_and_non_http_responses_are_failures() {
     let begun = &RECORDED.as_bytes()[..RECORDED.find("event: ping").unwrap()];
     let garbled = [begun, b"data: \xff\xfe\n\n", RECORDED.as_bytes()].concat();
     let server = Server::new(vec![
-        streamed(&garbled),
-        vec![send("what?\r\n\r\n"), Act::Close],
-        plain(302, &[("location", "/elsewhere")], ""),
+        stream_response(&garbled),
+        vec![send("what?\r\n\r\n"), ServerAction::Close],
+        full_response(302, &[("location", "/elsewhere")], ""),
     ])
     .await;
     let model = model(&server);
     for wanted in ["server", "network", "invalid_request"] {
         let (answered, _) = answer(&server, &model, &hello()).await;
-        assert_eq!(class(&answered), wanted, "{}", lines(&answered));
+        assert_eq!(failure_class(&answered), wanted, "{}", lines(&answered));
     }
-    assert_eq!(server.seen().len(), 3, "a redirect is not followed");
+    assert_eq!(server.requests().len(), 3, "a redirect is not followed");
 }
 
 #[tokio::test]
-async fn no_server_and_no_tls() {
+async fn connect_and_tls_errors_are_failures() {
     let server = Server::new(vec![]).await;
-    let (address, _tasks) = rude(b"HTTP/1.1 400 This is no TLS\r\n\r\n").await;
+    let (address, _tasks) = unsolicited_server(b"HTTP/1.1 400 This is no TLS\r\n\r\n").await;
     let secure = format!("https://{address}");
     let gone = "http://127.0.0.1:1";
     for base in [&*secure, gone] {
-        let (answered, _) = answer(&server, &at(base, limits()), &hello()).await;
-        assert_eq!(class(&answered), "network", "{}", lines(&answered));
+        let (answered, _) = answer(&server, &model_at(base, limits()), &hello()).await;
+        assert_eq!(failure_class(&answered), "network", "{}", lines(&answered));
     }
 }
 
 #[test]
-fn an_address_must_be_one() {
-    for bad in [
-        "",
-        "api.anthropic.com",
-        "ftp://x",
-        "http://",
-        "https://me:pw@x",
-        "http://x/?key=1",
-    ] {
+fn an_invalid_base_url_is_rejected() {
+    for bad in ["", "api.anthropic.com", "ftp://x", "http://", "https://me:pw@x", "http://x/?key=1"]
+    {
         let made = Http::new(bad, Limits::default());
-        assert!(matches!(made, Err(Trouble::Address(_))), "{bad}");
+        assert!(matches!(made, Err(HttpError::InvalidBaseUrl(_))), "{bad}");
     }
 }

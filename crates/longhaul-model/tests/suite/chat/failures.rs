@@ -7,9 +7,9 @@ use longhaul_model::http::Http;
 use longhaul_model::key::ApiKey;
 use longhaul_model::settings::Settings;
 
-use super::kit::{KEY, RECORDED, answer};
-use crate::suite::kit::{Noon, Server, plain, streamed};
-use crate::suite::words::{hello, limits};
+use super::harness::{KEY, RECORDED, answer};
+use crate::suite::fixtures::{hello, limits};
+use crate::suite::harness::{FixedClock, Server, full_response, stream_response};
 
 /// What providers say, and what it means, a line each.
 const TABLE: &str = include_str!("failures.txt");
@@ -30,10 +30,7 @@ fn row(line: &'static str) -> Row {
     Row {
         provider: next(),
         status: next().parse().unwrap(),
-        headers: next()
-            .split("; ")
-            .filter_map(|header| header.split_once(": "))
-            .collect(),
+        headers: next().split("; ").filter_map(|header| header.split_once(": ")).collect(),
         class: next(),
         wait: next().parse().ok(),
         body: next(),
@@ -41,18 +38,16 @@ fn row(line: &'static str) -> Row {
 }
 
 #[tokio::test]
-async fn how_each_server_says_no() {
+async fn errors_of_each_server_are_classified() {
     let rows: Vec<Row> = TABLE.lines().skip(1).map(row).collect();
-    let plans = rows
-        .iter()
-        .map(|row| plain(row.status, &row.headers, row.body));
+    let plans = rows.iter().map(|row| full_response(row.status, &row.headers, row.body));
     let server = Server::new(plans.collect()).await;
     let mut all = String::new();
     for row in &rows {
-        let http = Http::new(&format!("{}/v1", server.base()), limits()).unwrap();
+        let http = Http::new(&format!("{}/v1", server.base_url()), limits()).unwrap();
         let settings = Settings::new(row.provider, "m", Some(ApiKey::new(KEY)));
-        let quirks = Quirks::of(row.provider);
-        let model = chat::model(http, settings, quirks, Arc::new(Noon)).unwrap();
+        let quirks = Quirks::for_provider(row.provider);
+        let model = chat::model(http, settings, quirks, Arc::new(FixedClock)).unwrap();
         let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
         assert_eq!(failure.class.as_str(), row.class, "{}", row.body);
         let wait = failure.retry_after.map(|wait| wait.0);
@@ -65,55 +60,31 @@ async fn how_each_server_says_no() {
 }
 
 /// An error in the middle of a stream, and its class.
-const MIDWAY: &[(&str, &str)] = &[
-    (
-        r#"{"error":{"code":429,"message":"Rate limited"}}"#,
-        "rate_limit",
-    ),
-    (
-        r#"{"error":{"code":502,"message":"Provider returned error"}}"#,
-        "server",
-    ),
-    (
-        r#"{"error":{"code":"503","message":"Loading model"}}"#,
-        "overloaded",
-    ),
-    (
-        r#"{"error":{"code":402,"message":"Insufficient credits"}}"#,
-        "quota",
-    ),
+const STREAM_ERRORS: &[(&str, &str)] = &[
+    (r#"{"error":{"code":429,"message":"Rate limited"}}"#, "rate_limit"),
+    (r#"{"error":{"code":502,"message":"Provider returned error"}}"#, "server"),
+    (r#"{"error":{"code":"503","message":"Loading model"}}"#, "overloaded"),
+    (r#"{"error":{"code":402,"message":"Insufficient credits"}}"#, "quota"),
     (r#"{"error":{"code":200,"message":"odd"}}"#, "server"),
-    (
-        r#"{"error":{"code":99999999999,"message":"odd"}}"#,
-        "server",
-    ),
-    (
-        r#"{"error":{"message":"Overloaded","type":"engine_overloaded_error"}}"#,
-        "overloaded",
-    ),
+    (r#"{"error":{"code":99999999999,"message":"odd"}}"#, "server"),
+    (r#"{"error":{"message":"Overloaded","type":"engine_overloaded_error"}}"#, "overloaded"),
     (
         r#"{"error":{"code":400,"message":"exceeds the available context size","type":"exceed_context_size_error"}}"#,
         "context_overflow",
     ),
-    (
-        r#"{"object":"error","message":"boom","type":"InternalServerError","code":500}"#,
-        "server",
-    ),
-    (
-        r#"{"error":"an error was encountered while running the model"}"#,
-        "server",
-    ),
+    (r#"{"object":"error","message":"boom","type":"InternalServerError","code":500}"#, "server"),
+    (r#"{"error":"an error was encountered while running the model"}"#, "server"),
 ];
 
 #[tokio::test]
-async fn errors_in_the_middle_of_a_stream() {
+async fn errors_in_a_stream_are_classified() {
     let begun = &RECORDED[..RECORDED.find(r#"data: {"choices":[],"#).unwrap()];
-    let plans = MIDWAY
+    let plans = STREAM_ERRORS
         .iter()
-        .map(|(error, _)| streamed(format!("{begun}data: {error}\n\n").as_bytes()));
+        .map(|(error, _)| stream_response(format!("{begun}data: {error}\n\n").as_bytes()));
     let server = Server::new(plans.collect()).await;
-    let model = super::kit::model(&server);
-    for (error, class) in MIDWAY {
+    let model = super::harness::model(&server);
+    for (error, class) in STREAM_ERRORS {
         let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
         assert_eq!(failure.class.as_str(), *class, "{error}");
         assert_eq!(failure.status, Some(200));

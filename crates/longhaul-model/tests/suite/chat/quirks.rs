@@ -2,49 +2,46 @@
 
 use std::sync::Arc;
 
-use longhaul_core::message::{Block, Message, Thinking};
+use longhaul_core::message::{Block, Message, ThinkingBlock};
 use longhaul_core::raw::RawJson;
 use longhaul_model::chat::Quirks;
 use serde_json::{Value, json};
 
-use super::kit::{OWN, sent};
-use super::requests::pictures;
-use crate::suite::words::{call, hello, result, results, said, text, thought, user};
+use super::harness::{API, sent_body};
+use super::requests::sent_images;
+use crate::suite::fixtures::{assistant, call, hello, result, results, text, thinking_block, user};
 
 fn quirk(word: &str) -> Quirks {
     Quirks::parse(&[word.to_owned()]).unwrap()
 }
 
 /// A conversation in which every quirk makes a difference.
-fn talk() -> Vec<Arc<Message>> {
+fn conversation() -> Vec<Arc<Message>> {
     let extra = Block::Other(RawJson::parse(r#"{"reasoning_details":[{"n": 1.0}]}"#).unwrap());
-    let reasoning = Block::Thinking(Thinking {
+    let reasoning = Block::Thinking(ThinkingBlock {
         text: "Well.".into(),
         signature: None,
         extra: Some(RawJson::parse(r#"{"field":"reasoning"}"#).unwrap()),
     });
     vec![
         user("Go."),
-        said(OWN, vec![thought(None), extra, call("a", "clock", "{}")]),
+        assistant(API, vec![thinking_block(None), extra, call("a", "clock", "{}")]),
         results(vec![result(1, "a", "one")]),
-        said(OWN, vec![reasoning, call("b", "clock", r#""oops""#)]),
+        assistant(API, vec![reasoning, call("b", "clock", r#""oops""#)]),
         results(vec![result(1, "b", "two")]),
-        said(
-            "anthropic",
-            vec![thought(Some("seal")), call("c", "clock", "{}")],
-        ),
+        assistant("anthropic", vec![thinking_block(Some("seal")), call("c", "clock", "{}")]),
         results(vec![result(1, "c", "three")]),
-        said(OWN, vec![thought(None), text("Done.")]),
+        assistant(API, vec![thinking_block(None), text("Done.")]),
         user("Thanks."),
     ]
 }
 
 async fn body(quirks: Quirks) -> Value {
-    serde_json::from_str(&sent(&talk(), quirks).await).unwrap()
+    serde_json::from_str(&sent_body(&conversation(), quirks).await).unwrap()
 }
 
 /// What the model said, in the order of its turns.
-async fn turns(quirks: Quirks) -> Vec<Value> {
+async fn sent_messages(quirks: Quirks) -> Vec<Value> {
     let body = body(quirks).await;
     let messages = body["messages"].as_array().unwrap().iter();
     let turns = messages.filter(|message| message["role"] == "assistant");
@@ -62,7 +59,7 @@ async fn without_quirks() {
     assert_eq!(body.get("max_completion_tokens"), None);
     assert_eq!(body["stream_options"], json!({"include_usage": true}));
     assert_eq!(body["messages"][0]["role"], "system");
-    let turns = turns(Quirks::default()).await;
+    let turns = sent_messages(Quirks::default()).await;
     for turn in &turns {
         assert_eq!(turn.get("reasoning_content"), None);
         assert_eq!(turn.get("reasoning"), None);
@@ -95,7 +92,7 @@ async fn developer_role() {
 
 #[tokio::test]
 async fn send_reasoning() {
-    let turns = turns(quirk("send_reasoning")).await;
+    let turns = sent_messages(quirk("send_reasoning")).await;
     assert_eq!(turns[0]["reasoning_content"], "Hm.");
     assert_eq!(turns[1]["reasoning"], "Well.");
     assert_eq!(turns[1].get("reasoning_content"), None);
@@ -107,7 +104,7 @@ async fn send_reasoning() {
 
 #[tokio::test]
 async fn text_only() {
-    let body = pictures(quirk("text_only")).await;
+    let body = sent_images(quirk("text_only")).await;
     assert!(!body.contains("image_url"), "{body}");
     let body: Value = serde_json::from_str(&body).unwrap();
     let mut messages = body["messages"].as_array().unwrap().iter();
@@ -122,21 +119,21 @@ async fn text_only() {
 
 #[tokio::test]
 async fn empty_content() {
-    let turns = turns(quirk("empty_content")).await;
+    let turns = sent_messages(quirk("empty_content")).await;
     assert_eq!(turns[0]["content"], "");
     assert_eq!(turns[3]["content"], "Done.");
 }
 
 #[tokio::test]
 async fn json_arguments() {
-    let turns = turns(quirk("json_arguments")).await;
+    let turns = sent_messages(quirk("json_arguments")).await;
     assert_eq!(arguments(&turns[0]), "{}");
     assert_eq!(arguments(&turns[1]), r#"{"INVALID_JSON":"oops"}"#);
 }
 
 #[tokio::test]
 async fn no_extras() {
-    let turns = turns(quirk("no_extras")).await;
+    let turns = sent_messages(quirk("no_extras")).await;
     assert_eq!(turns[0].get("reasoning_details"), None);
     assert!(turns[0]["tool_calls"].is_array());
 }
@@ -145,15 +142,15 @@ async fn no_extras() {
 async fn fields_go_back_only_to_the_provider_they_came_from() {
     let mut messages = hello();
     let extra = Block::Other(RawJson::parse(r#"{"reasoning_details":[1]}"#).unwrap());
-    let parts = vec![thought(None), extra, call("a.b", "clock", "{}")];
-    messages.push(said("chat:openrouter", parts));
-    let body = sent(&messages, Quirks::default()).await;
+    let parts = vec![thinking_block(None), extra, call("a.b", "clock", "{}")];
+    messages.push(assistant("chat:openrouter", parts));
+    let body = sent_body(&messages, Quirks::default()).await;
     assert!(!body.contains("reasoning"), "{body}");
     assert!(body.contains(r#""tool_call_id":"a_b""#), "{body}");
 }
 
 #[test]
-fn words_for_quirks() {
+fn quirks_are_parsed_by_name() {
     let parse = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         Quirks::parse(&words)
@@ -161,11 +158,7 @@ fn words_for_quirks() {
     assert_eq!(parse(&[]), Ok(Quirks::default()));
     assert_eq!(
         parse(&["send_reasoning", "text_only", "text_only"]),
-        Ok(Quirks {
-            send_reasoning: true,
-            text_only: true,
-            ..Quirks::default()
-        })
+        Ok(Quirks { send_reasoning: true, text_only: true, ..Quirks::default() })
     );
     assert_eq!(
         parse(&["text_only", "send_resoning"]),
@@ -176,7 +169,7 @@ fn words_for_quirks() {
 }
 
 #[test]
-fn quirks_of_providers() {
+fn known_providers_have_their_quirks() {
     for (provider, words) in [
         ("openai", &["max_completion_tokens", "developer_role"][..]),
         ("moonshot", &["send_reasoning"]),
@@ -188,10 +181,6 @@ fn quirks_of_providers() {
         ("my-own", &[]),
     ] {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        assert_eq!(
-            Ok(Quirks::of(provider)),
-            Quirks::parse(&words),
-            "{provider}"
-        );
+        assert_eq!(Ok(Quirks::for_provider(provider)), Quirks::parse(&words), "{provider}");
     }
 }

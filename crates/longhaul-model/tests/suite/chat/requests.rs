@@ -7,27 +7,22 @@ use longhaul_core::message::{Block, ImageRef, Message, Part, ToolResult};
 use longhaul_core::raw::{BlobRef, RawJson};
 use longhaul_model::chat::{self, Quirks};
 use longhaul_model::http::Http;
-use longhaul_model::pictures::Pictures;
+use longhaul_model::image_source::ImageSource;
 use longhaul_model::settings::Settings;
 use serde_json::Value;
 
-use super::kit::{KEY, OWN, RECORDED, answer, model, sent, settings, with};
-use crate::suite::kit::{Heard, Noon, Server, streamed};
-use crate::suite::words::{
-    ask, call, hello, limits, lines, pretty, result, results, said, text, thought, user,
+use super::harness::{API, KEY, RECORDED, answer, model, model_with, sent_body, settings};
+use crate::suite::fixtures::{
+    ask, assistant, call, hello, limits, lines, pretty, result, results, text, thinking_block, user,
 };
+use crate::suite::harness::{FixedClock, Server, TextSink, stream_response};
 
 #[tokio::test]
-async fn the_first_question() {
-    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+async fn the_first_request_is_encoded() {
+    let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
     answer(&server, &model(&server), &hello()).await.0.unwrap();
-    let seen = server.seen().remove(0);
-    assert!(
-        seen.head
-            .starts_with("POST /v1/chat/completions HTTP/1.1\r\n"),
-        "{}",
-        seen.head
-    );
+    let seen = server.requests().remove(0);
+    assert!(seen.head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{}", seen.head);
     for header in [
         &format!("authorization: Bearer {KEY}"),
         "content-type: application/json",
@@ -39,7 +34,7 @@ async fn the_first_question() {
 }
 
 #[tokio::test]
-async fn a_base_is_used_as_it_is() {
+async fn a_base_url_is_used_unchanged() {
     for (base, path) in [
         ("/v1", "/v1/chat/completions"),
         ("/api/v1/", "/api/v1/chat/completions"),
@@ -48,67 +43,56 @@ async fn a_base_is_used_as_it_is() {
         ("/", "/chat/completions"),
         ("/v4", "/v4/chat/completions"),
     ] {
-        let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
-        let http = Http::new(&format!("{}{base}", server.base()), limits()).unwrap();
-        let model = chat::model(http, settings(), Quirks::default(), Arc::new(Noon)).unwrap();
+        let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
+        let http = Http::new(&format!("{}{base}", server.base_url()), limits()).unwrap();
+        let model = chat::model(http, settings(), Quirks::default(), Arc::new(FixedClock)).unwrap();
         answer(&server, &model, &hello()).await.0.unwrap();
-        let head = server.seen().remove(0).head;
+        let head = server.requests().remove(0).head;
         assert!(head.starts_with(&format!("POST {path} ")), "{base}: {head}");
     }
 }
 
 #[tokio::test]
-async fn calls_results_and_users() {
+async fn calls_results_and_user_messages_are_encoded() {
     let messages = [
         user("Read both."),
         user("Both, I say."),
-        said(
-            OWN,
+        assistant(
+            API,
             vec![
-                thought(None),
+                thinking_block(None),
                 text("I do."),
-                call(
-                    "functions.read_file:0",
-                    "read_file",
-                    r#"{"path": "a",  "n": 1.0}"#,
-                ),
+                call("functions.read_file:0", "read_file", r#"{"path": "a",  "n": 1.0}"#),
                 call("functions.clock:1", "clock", "{}"),
             ],
         ),
         // They come in another order than the calls.
         results(vec![
-            ToolResult {
-                is_error: true,
-                ..result(2, "functions.clock:1", "broken")
-            },
+            ToolResult { is_error: true, ..result(2, "functions.clock:1", "broken") },
             result(1, "functions.read_file:0", "A"),
         ]),
         user("And be quick."),
-        said(OWN, vec![call("c", "clock", "{}")]),
-        results(vec![ToolResult {
-            is_error: true,
-            content: vec![],
-            ..result(1, "c", "")
-        }]),
-        said(OWN, vec![text("Done.")]),
+        assistant(API, vec![call("c", "clock", "{}")]),
+        results(vec![ToolResult { is_error: true, content: vec![], ..result(1, "c", "") }]),
+        assistant(API, vec![text("Done.")]),
         user("Thanks."),
     ];
-    let body = sent(&messages, Quirks::default()).await;
+    let body = sent_body(&messages, Quirks::default()).await;
     let arguments = r#""arguments":"{\"path\": \"a\",  \"n\": 1.0}""#;
     assert!(body.contains(arguments), "{body}");
     insta::assert_snapshot!("calls", pretty(&body));
 }
 
 /// A conversation with other providers, in which much does not fit together.
-fn foreign() -> Vec<Arc<Message>> {
+fn foreign_conversation() -> Vec<Arc<Message>> {
     let foreign = |calls: Vec<Block>| {
         let mut blocks = vec![
-            thought(Some("another seal")),
+            thinking_block(Some("another seal")),
             text("  "),
             Block::Other(RawJson::parse(r#"{"type":"redacted_thinking","data":"x"}"#).unwrap()),
         ];
         blocks.extend(calls);
-        said("anthropic", blocks)
+        assistant("anthropic", blocks)
     };
     let long = "x".repeat(200);
     vec![
@@ -133,10 +117,7 @@ fn foreign() -> Vec<Arc<Message>> {
         foreign(vec![]),
         user("On."),
         // Calls that nobody answered, and an answer that nobody asked for.
-        foreign(vec![
-            call("call_1", "clock", "{}"),
-            call("b", "clock", "{}"),
-        ]),
+        foreign(vec![call("call_1", "clock", "{}"), call("b", "clock", "{}")]),
         results(vec![result(2, "b", "seven"), result(9, "z", "lost")]),
         user("Well?"),
         foreign(vec![call("c", "clock", "{}")]),
@@ -144,8 +125,8 @@ fn foreign() -> Vec<Arc<Message>> {
 }
 
 #[tokio::test]
-async fn another_providers_words_are_made_to_fit() {
-    let body = sent(&foreign(), Quirks::default()).await;
+async fn replies_of_another_provider_are_converted() {
+    let body = sent_body(&foreign_conversation(), Quirks::default()).await;
     insta::assert_snapshot!("foreign", pretty(&body));
     let body: Value = serde_json::from_str(&body).unwrap();
     let messages = body["messages"].as_array().unwrap();
@@ -155,9 +136,7 @@ async fn another_providers_words_are_made_to_fit() {
     let calls = ids(&|message| {
         let calls = message["tool_calls"].as_array();
         let calls = calls.into_iter().flatten();
-        calls
-            .map(|call| call["id"].as_str().unwrap().into())
-            .collect()
+        calls.map(|call| call["id"].as_str().unwrap().into()).collect()
     });
     let mut paid = ids(&|message| {
         let id = message["tool_call_id"].as_str();
@@ -173,27 +152,23 @@ async fn another_providers_words_are_made_to_fit() {
 }
 
 #[derive(Debug)]
-struct One(BlobRef);
+struct SingleImage(BlobRef);
 
 #[async_trait]
-impl Pictures for One {
+impl ImageSource for SingleImage {
     async fn bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
         (image.blob == self.0).then(|| b"\x89PNG".to_vec())
     }
 }
 
 /// A user's and a tool's pictures, of which some can be shown.
-pub(super) async fn pictures(quirks: Quirks) -> String {
-    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
-    let known = BlobRef::to(b"\x89PNG");
-    let picture = |media: &str, blob: BlobRef| {
-        Part::Image(ImageRef {
-            media_type: media.into(),
-            blob,
-        })
-    };
+pub(super) async fn sent_images(quirks: Quirks) -> String {
+    let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
+    let known = BlobRef::for_content(b"\x89PNG");
+    let picture =
+        |media: &str, blob: BlobRef| Part::Image(ImageRef { media_type: media.into(), blob });
     let shown = picture("image/png", known);
-    let gone = picture("image/png", BlobRef::to(b"gone"));
+    let gone = picture("image/png", BlobRef::for_content(b"gone"));
     let messages = [
         user("Two things."),
         Arc::new(Message::User(vec![
@@ -202,8 +177,8 @@ pub(super) async fn pictures(quirks: Quirks) -> String {
             gone.clone(),
             picture("image/tiff", known),
         ])),
-        said(
-            OWN,
+        assistant(
+            API,
             vec![
                 call("t", "read_file", r#"{"path":"p"}"#),
                 call("u", "clock", "{}"),
@@ -215,35 +190,29 @@ pub(super) async fn pictures(quirks: Quirks) -> String {
                 content: vec![Part::Text("Here.".into()), shown.clone(), gone],
                 ..result(1, "t", "")
             },
-            ToolResult {
-                content: vec![shown],
-                ..result(2, "u", "")
-            },
+            ToolResult { content: vec![shown], ..result(2, "u", "") },
         ]),
         user("Well?"),
     ];
-    let settings = Settings {
-        pictures: Some(Arc::new(One(known))),
-        ..settings()
-    };
-    let model = with(&server, settings, quirks);
+    let settings = Settings { image_source: Some(Arc::new(SingleImage(known))), ..settings() };
+    let model = model_with(&server, settings, quirks);
     answer(&server, &model, &messages).await.0.unwrap();
-    pretty(&server.seen().remove(0).body)
+    pretty(&server.requests().remove(0).body)
 }
 
 #[tokio::test]
-async fn pictures_are_shown_or_told_of() {
-    insta::assert_snapshot!("pictures", pictures(Quirks::default()).await);
+async fn images_are_sent_or_described() {
+    insta::assert_snapshot!("pictures", sent_images(Quirks::default()).await);
 }
 
 #[tokio::test]
-async fn a_reply_goes_back_as_it_came() {
-    let server = Server::new(vec![streamed(RECORDED.as_bytes()); 2]).await;
-    let model = with(&server, settings(), Quirks::of("moonshot"));
+async fn a_reply_is_sent_back_unchanged() {
+    let server = Server::new(vec![stream_response(RECORDED.as_bytes()); 2]).await;
+    let model = model_with(&server, settings(), Quirks::for_provider("moonshot"));
     let mut messages = hello();
     let (first, _) = answer(&server, &model, &messages).await;
     let reply = first.unwrap().reply;
-    assert_eq!(reply.dialect, OWN);
+    assert_eq!(reply.api, API);
     // Through the journal and back.
     let kept = serde_json::to_string(&Message::Assistant(reply)).unwrap();
     messages.push(Arc::new(serde_json::from_str(&kept).unwrap()));
@@ -252,7 +221,7 @@ async fn a_reply_goes_back_as_it_came() {
         result(2, "functions.clock:1", "b"),
     ]));
     answer(&server, &model, &messages).await.0.unwrap();
-    let body = &server.seen()[1].body;
+    let body = &server.requests()[1].body;
     let arguments =
         r#""arguments":"{\"zeta\": 1, \"alpha\": [1.0, 2.50], \"path\": \"a/b\\u00e9\"}""#;
     assert!(body.contains(arguments), "{body}");
@@ -260,7 +229,7 @@ async fn a_reply_goes_back_as_it_came() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_go_back_as_they_came() {
+async fn invalid_json_arguments_are_sent_back_unchanged() {
     for (text, goes) in [
         ("{\"a\": oops", "{\"a\": oops"),
         ("oops", "oops"),
@@ -275,28 +244,28 @@ async fn arguments_that_are_no_json_go_back_as_they_came() {
         let call = format!(
             r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":0,"id":"t","function":{{"name":"clock","arguments":{arguments}}}}}]}},"finish_reason":"tool_calls"}}]}}"#
         );
-        let stream = super::kit::events(&[&call, "[DONE]"]);
-        let server = Server::new(vec![streamed(stream.as_bytes()); 2]).await;
+        let stream = super::harness::events(&[&call, "[DONE]"]);
+        let server = Server::new(vec![stream_response(stream.as_bytes()); 2]).await;
         let model = model(&server);
         let reply = answer(&server, &model, &hello()).await.0.unwrap().reply;
         let mut messages = hello();
         messages.push(Arc::new(Message::Assistant(reply)));
         answer(&server, &model, &messages).await.0.unwrap();
-        let body: Value = serde_json::from_str(&server.seen()[1].body).unwrap();
+        let body: Value = serde_json::from_str(&server.requests()[1].body).unwrap();
         let sent = &body["messages"][2]["tool_calls"][0]["function"]["arguments"];
         assert_eq!(sent, goes, "{text}");
     }
 }
 
 #[tokio::test]
-async fn what_was_sent_is_the_same_when_it_is_made_anew() {
+async fn a_request_is_the_same_when_it_is_encoded_again() {
     let turns = 6;
-    let server = Server::new(vec![streamed(RECORDED.as_bytes()); 3 * turns]).await;
+    let server = Server::new(vec![stream_response(RECORDED.as_bytes()); 3 * turns]).await;
     let lasting = model(&server);
     let mut messages = hello();
     for turn in 0..turns {
         let id = format!("functions.clock:{}", turn % 2);
-        messages.push(said(OWN, vec![call(&id, "clock", "{}")]));
+        messages.push(assistant(API, vec![call(&id, "clock", "{}")]));
         messages.push(results(vec![result(1, &id, &turn.to_string())]));
         messages.push(user("more"));
         messages.push(user("and more"));
@@ -307,31 +276,25 @@ async fn what_was_sent_is_the_same_when_it_is_made_anew() {
         }
         answer(&server, &lasting, &messages).await.0.unwrap();
         answer(&server, &model(&server), &messages).await.0.unwrap();
-        let copy: Vec<_> = messages
-            .iter()
-            .map(|one| Arc::new((**one).clone()))
-            .collect();
+        let copy: Vec<_> = messages.iter().map(|one| Arc::new((**one).clone())).collect();
         answer(&server, &lasting, &copy).await.0.unwrap();
-        let seen = server.seen();
+        let seen = server.requests();
         let bodies: Vec<&str> = seen[3 * turn..].iter().map(|seen| &*seen.body).collect();
-        assert!(
-            bodies.iter().all(|body| *body == bodies[0]),
-            "{turn}: {bodies:#?}"
-        );
+        assert!(bodies.iter().all(|body| *body == bodies[0]), "{turn}: {bodies:#?}");
     }
 }
 
 #[tokio::test]
-async fn only_what_the_user_set_is_sent() {
-    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+async fn only_configured_settings_are_sent() {
+    let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
     let with = |fields: &str| {
-        let http = Http::new(&format!("{}/v1", server.base()), limits()).unwrap();
+        let http = Http::new(&format!("{}/v1", server.base_url()), limits()).unwrap();
         let settings = Settings {
             fields: Some(RawJson::parse(fields).unwrap()),
             headers: vec![("http-referer".into(), "https://example.org".into())],
             ..settings()
         };
-        chat::model(http, settings, Quirks::default(), Arc::new(Noon))
+        chat::model(http, settings, Quirks::default(), Arc::new(FixedClock))
     };
     for bad in [
         r#"{"model":"x"}"#,
@@ -344,31 +307,25 @@ async fn only_what_the_user_set_is_sent() {
     }
     let model = with(r#"{"temperature": 0.50, "parallel_tool_calls":false}"#);
     let question = ask(&hello());
-    let answered = model.unwrap().reply(&question, &Heard::default()).await;
+    let answered = model.unwrap().generate(&question, &TextSink::default()).await;
     assert!(answered.is_ok(), "{}", lines(&answered));
-    let seen = server.seen().remove(0);
+    let seen = server.requests().remove(0);
     assert!(seen.head.contains("http-referer: https://example.org"));
-    assert!(
-        seen.body
-            .contains(r#","temperature":0.50,"parallel_tool_calls":false,"#)
-    );
+    assert!(seen.body.contains(r#","temperature":0.50,"parallel_tool_calls":false,"#));
 }
 
 #[tokio::test]
-async fn without_a_prompt_tools_or_a_key() {
-    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
-    let settings = Settings {
-        key: None,
-        ..settings()
-    };
-    let model = with(&server, settings, Quirks::default());
-    let question = longhaul_core::port::model::Ask {
-        system: longhaul_core::raw::Body::inline(" "),
-        tools: longhaul_core::raw::Body::inline("[]"),
+async fn a_request_without_prompt_tools_or_key_is_encoded() {
+    let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
+    let settings = Settings { key: None, ..settings() };
+    let model = model_with(&server, settings, Quirks::default());
+    let question = longhaul_core::port::model::ModelRequest {
+        system: longhaul_core::raw::StoredText::inline(" "),
+        tools: longhaul_core::raw::StoredText::inline("[]"),
         ..ask(&hello())
     };
-    model.reply(&question, &Heard::default()).await.unwrap();
-    let seen = server.seen().remove(0);
+    model.generate(&question, &TextSink::default()).await.unwrap();
+    let seen = server.requests().remove(0);
     assert!(!seen.head.contains("authorization"), "{}", seen.head);
     assert_eq!(
         seen.body,
@@ -377,11 +334,8 @@ async fn without_a_prompt_tools_or_a_key() {
 }
 
 #[tokio::test]
-async fn nothing_that_holds_the_key_shows_it() {
+async fn debug_output_hides_the_key() {
     let server = Server::new(vec![]).await;
     let texts = [format!("{:?}", model(&server)), format!("{:?}", settings())];
-    assert!(
-        texts.iter().all(|text| !text.contains("secret")),
-        "{texts:?}"
-    );
+    assert!(texts.iter().all(|text| !text.contains("secret")), "{texts:?}");
 }

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use longhaul_core::message::Message;
 use longhaul_core::usage::Usage;
 
-use super::kit::{RECORDED, answer, events, model};
-use crate::suite::cuts::{SHORT, everywhere, spoilt};
-use crate::suite::kit::{Act, Heard, STREAM, Server, chunk, plain, streamed};
-use crate::suite::words::{ask, hello, lines};
+use super::harness::{RECORDED, answer, events, model};
+use crate::suite::chunking::{SHORT_STREAMS, corrupted, split_everywhere};
+use crate::suite::fixtures::{ask, hello, lines};
+use crate::suite::harness::{
+    STREAM_HEAD, Server, ServerAction, TextSink, chunk, full_response, stream_response,
+};
 
 #[tokio::test]
-async fn a_stream_is_the_same_wherever_it_is_cut() {
-    let plans = everywhere(RECORDED);
+async fn a_stream_decodes_the_same_however_it_is_chunked() {
+    let plans = split_everywhere(RECORDED);
     let rounds = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);
@@ -21,27 +23,24 @@ async fn a_stream_is_the_same_wherever_it_is_cut() {
     assert_eq!(heard, "I look – now 🙂.");
     let first = first.unwrap();
     for round in 1..rounds {
-        let words = Heard::default();
-        let again = model.reply(&ask(&hello()), &words).await;
+        let words = TextSink::default();
+        let again = model.generate(&ask(&hello()), &words).await;
         assert_eq!(again.unwrap(), first, "round {round}");
         assert_eq!(words.text(), heard, "round {round}");
     }
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_early_is_the_whole_reply_or_none() {
+async fn a_truncated_stream_is_a_complete_reply_or_an_error() {
     let bytes = RECORDED.as_bytes();
     let reason = RECORDED.find(r#""finish_reason":"tool_calls""#).unwrap();
-    let lengths: Vec<usize> = (0..reason)
-        .step_by(31)
-        .chain(reason..=bytes.len())
-        .collect();
-    let plans = lengths.iter().map(|length| streamed(&bytes[..*length]));
+    let lengths: Vec<usize> = (0..reason).step_by(31).chain(reason..=bytes.len()).collect();
+    let plans = lengths.iter().map(|length| stream_response(&bytes[..*length]));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     let mut replies = Vec::new();
     for length in lengths {
-        match model.reply(&ask(&hello()), &Heard::default()).await {
+        match model.generate(&ask(&hello()), &TextSink::default()).await {
             Ok(answered) => {
                 assert!(length > reason, "{length}");
                 replies.push(answered);
@@ -60,18 +59,15 @@ async fn a_stream_that_ends_early_is_the_whole_reply_or_none() {
         // Before the count has come, it is a guess; nothing else differs.
         let counted = early.usage == whole.usage;
         assert!(counted || early.usage.estimated, "{:?}", early.usage);
-        assert_eq!(
-            (early.reply, early.stop),
-            (whole.reply.clone(), whole.stop.clone())
-        );
+        assert_eq!((early.reply, early.stop), (whole.reply.clone(), whole.stop.clone()));
     }
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_behind_the_reason_is_no_clean_end() {
+async fn a_connection_lost_after_the_finish_reason_is_an_error() {
     let at = RECORDED.rfind("data: [DONE]").unwrap();
-    let broken = [STREAM.as_bytes(), &chunk(&RECORDED.as_bytes()[..at])].concat();
-    let server = Server::new(vec![vec![Act::Send(broken), Act::Close]]).await;
+    let broken = [STREAM_HEAD.as_bytes(), &chunk(&RECORDED.as_bytes()[..at])].concat();
+    let server = Server::new(vec![vec![ServerAction::Send(broken), ServerAction::Close]]).await;
     let failure = answer(&server, &model(&server), &hello()).await.0;
     let failure = failure.unwrap_err();
     assert_eq!(failure.class.as_str(), "network", "{failure:?}");
@@ -82,42 +78,40 @@ async fn a_connection_that_breaks_behind_the_reason_is_no_clean_end() {
 }
 
 #[tokio::test]
-async fn a_wrong_byte_is_heard_or_blamed_and_what_was_heard_can_be_sent_back() {
+async fn a_corrupted_stream_decodes_to_a_valid_reply_or_an_error() {
     let rounds = 800;
-    let plans = (0..rounds).map(|round| streamed(&spoilt(RECORDED, round)));
+    let plans = (0..rounds).map(|round| stream_response(&corrupted(RECORDED, round)));
     let server = Server::new(plans.collect()).await;
     let asked = model(&server);
     let (mut heard, mut replies) = (0, Vec::new());
     for round in 0..rounds {
-        match asked.reply(&ask(&hello()), &Heard::default()).await {
+        match asked.generate(&ask(&hello()), &TextSink::default()).await {
             Ok(answered) => {
                 heard += 1;
                 if !replies.contains(&answered.reply) {
                     replies.push(answered.reply);
                 }
             }
-            Err(failure) => assert!(failure.class.may_pass(), "{round}: {failure:?}"),
+            Err(failure) => assert!(failure.class.is_transient(), "{round}: {failure:?}"),
         }
     }
     assert!(heard > rounds / 10, "{heard}");
-    let server = Server::new(vec![streamed(SHORT[1].0.as_bytes()); replies.len()]).await;
+    let server =
+        Server::new(vec![stream_response(SHORT_STREAMS[1].0.as_bytes()); replies.len()]).await;
     let asked = model(&server);
     for reply in replies {
         let mut messages = hello();
         messages.push(Arc::new(Message::Assistant(reply)));
-        asked
-            .reply(&ask(&messages), &Heard::default())
-            .await
-            .unwrap();
+        asked.generate(&ask(&messages), &TextSink::default()).await.unwrap();
     }
-    for seen in server.seen() {
+    for seen in server.requests() {
         let body = serde_json::from_str::<serde_json::Value>(&seen.body);
         assert!(body.is_ok(), "{}", seen.body);
     }
 }
 
 #[tokio::test]
-async fn every_reason_to_stop() {
+async fn every_stop_reason_is_mapped() {
     let reasons = [
         r#""stop""#,
         r#""tool_calls""#,
@@ -139,7 +133,7 @@ async fn every_reason_to_stop() {
     for reason in reasons {
         let end = format!(r#"{{"choices":[{{"delta":{{}},"finish_reason":{reason}}}]}}"#);
         for first in [text, call] {
-            plans.push(streamed(events(&[first, &end, "[DONE]"]).as_bytes()));
+            plans.push(stream_response(events(&[first, &end, "[DONE]"]).as_bytes()));
         }
     }
     let server = Server::new(plans).await;
@@ -158,7 +152,7 @@ async fn every_reason_to_stop() {
     insta::assert_snapshot!("stops", all);
 }
 
-const WHOLE: &[&str] = &[
+const UNSTREAMED: &[&str] = &[
     r#"{"id":"c","object":"chat.completion","model":"m1","choices":[{"index":0,"message":{"role":"assistant","content":"Hi","refusal":null,"reasoning_content":"Hm.","tool_calls":[{"id":"t","type":"function","function":{"name":"clock","arguments":"{\"a\": 1.0}"}},{"id":"t","type":"function","function":{"name":"clock","arguments":{"b":  2}}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":4,"completion_tokens":2,"total_tokens":6}}"#,
     r#"{"choices":[{"message":{"role":"assistant","content":null,"function_call":{"name":"clock","arguments":"{}"}},"finish_reason":null}]}"#,
     r#"{"choices":[{"message":{"content":"","refusal":"No."},"finish_reason":"stop"}]}"#,
@@ -174,15 +168,15 @@ const WHOLE: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn a_server_that_does_not_stream() {
+async fn a_response_without_streaming_is_decoded() {
     let json = [("content-type", "application/json; charset=utf-8")];
-    let plans = WHOLE.iter().map(|body| plain(200, &json, body));
+    let plans = UNSTREAMED.iter().map(|body| full_response(200, &json, body));
     let html = [("content-type", "text/html")];
-    let page = plain(200, &html, "<html><title>Log in</title></html>");
+    let page = full_response(200, &html, "<html><title>Log in</title></html>");
     let server = Server::new(plans.chain([page]).collect()).await;
     let model = model(&server);
     let mut all = String::new();
-    for _ in 0..=WHOLE.len() {
+    for _ in 0..=UNSTREAMED.len() {
         let (answered, heard) = answer(&server, &model, &hello()).await;
         all.push_str(&format!("{}\nheard {heard:?}\n\n", lines(&answered)));
     }

@@ -3,11 +3,15 @@
 use std::num::NonZeroU64;
 
 use longhaul_core::time::Millis;
-use longhaul_model::mock::{Answer, Asked, Content, Dialect, Ending, Faults, Mock, Regular};
+use longhaul_model::mock::{
+    ApiKind, Faults, IncomingRequest, MockBody, MockProvider, MockResponse, RecurringFailure,
+    Termination,
+};
 use serde_json::json;
 
-use super::kit::{
-    DIALECTS, ask, asked, body, data, events, faulty, first, header, json_of, mock, streamed,
+use super::harness::{
+    APIS, as_stream, body, data, events, first_request, header, incoming_request, json_of, mock,
+    mock_with_faults, respond,
 };
 
 fn every(count: u64) -> Option<NonZeroU64> {
@@ -15,23 +19,28 @@ fn every(count: u64) -> Option<NonZeroU64> {
 }
 
 /// Asks with a fault.
-fn spoiled(mock: &Mock, dialect: Dialect, fault: &str, stream: bool) -> Answer {
-    let mut question = first(dialect, "play");
+fn respond_with_fault(
+    mock: &MockProvider,
+    dialect: ApiKind,
+    fault: &str,
+    stream: bool,
+) -> MockResponse {
+    let mut question = first_request(dialect, "play");
     question["stream"] = stream.into();
     let text = question.to_string();
-    mock.answer(&Asked {
+    mock.respond(&IncomingRequest {
         fault: Some(fault),
-        ..asked(dialect, text.as_bytes())
+        ..incoming_request(dialect, text.as_bytes())
     })
 }
 
 #[test]
-fn an_outage_of_the_script_passes_after_so_many_tries_of_one_request() {
-    for dialect in DIALECTS {
+fn a_scripted_failure_ends_after_its_attempts() {
+    for dialect in APIS {
         let mock = mock();
-        let question = first(dialect, "outage");
+        let question = first_request(dialect, "outage");
         let tries = |question| -> Vec<u16> {
-            let answers = (0..5).map(|_| ask(&mock, dialect, question));
+            let answers = (0..5).map(|_| respond(&mock, dialect, question));
             answers.map(|answer| answer.status).collect()
         };
         assert_eq!(tries(&question), [529, 529, 200, 200, 200]);
@@ -43,13 +52,9 @@ fn an_outage_of_the_script_passes_after_so_many_tries_of_one_request() {
 }
 
 #[test]
-fn an_outage_waits_as_the_script_says_and_asks_for_another_try() {
-    let answer = ask(
-        &mock(),
-        Dialect::Messages,
-        &first(Dialect::Messages, "outage"),
-    );
-    assert_eq!(answer.before, Millis(50));
+fn a_scripted_failure_delays_and_sends_retry_after() {
+    let answer = respond(&mock(), ApiKind::Messages, &first_request(ApiKind::Messages, "outage"));
+    assert_eq!(answer.initial_delay, Millis(50));
     assert_eq!(header(&answer, "retry-after"), Some("1"));
     assert!(header(&answer, "retry-after-ms").is_some());
     let error = json_of(&answer);
@@ -57,38 +62,35 @@ fn an_outage_waits_as_the_script_says_and_asks_for_another_try() {
 }
 
 #[test]
-fn every_so_many_requests_one_fails() {
-    let mock = faulty(Faults {
+fn every_nth_request_fails() {
+    let mock = mock_with_faults(Faults {
         latency: Millis(20),
         token_delay: Millis(5),
-        fail: every(3).map(|every| Regular { status: 429, every }),
+        failure: every(3).map(|every| RecurringFailure { status: 429, every }),
         ..Faults::default()
     });
     let mut seen = Vec::new();
     for _ in 0..3 {
-        for dialect in DIALECTS {
-            let answer = ask(&mock, dialect, &streamed(first(dialect, "play")));
-            assert_eq!((answer.before, answer.between), (Millis(20), Millis(5)));
+        for dialect in APIS {
+            let answer = respond(&mock, dialect, &as_stream(first_request(dialect, "play")));
+            assert_eq!((answer.initial_delay, answer.event_delay), (Millis(20), Millis(5)));
             seen.push(answer.status);
             // What is no question for a reply does not count.
-            mock.models(dialect);
+            mock.list_models(dialect);
         }
     }
     assert_eq!(seen, [200, 200, 429, 200, 200, 429, 200, 200, 429]);
 }
 
 #[test]
-fn every_so_many_streams_one_is_cut_in_the_middle() {
-    let mock = faulty(Faults {
-        cut_every: every(2),
-        ..Faults::default()
-    });
-    for dialect in DIALECTS {
-        let whole = ask(&mock, dialect, &streamed(first(dialect, "play")));
-        let between = ask(&mock, dialect, &first(dialect, "play"));
-        let cut = ask(&mock, dialect, &streamed(first(dialect, "play")));
-        let endings = [whole.ending, between.ending, cut.ending];
-        assert_eq!(endings, [Ending::Clean, Ending::Clean, Ending::Cut]);
+fn every_nth_stream_is_cut() {
+    let mock = mock_with_faults(Faults { cut_every: every(2), ..Faults::default() });
+    for dialect in APIS {
+        let whole = respond(&mock, dialect, &as_stream(first_request(dialect, "play")));
+        let between = respond(&mock, dialect, &first_request(dialect, "play"));
+        let cut = respond(&mock, dialect, &as_stream(first_request(dialect, "play")));
+        let endings = [whole.termination, between.termination, cut.termination];
+        assert_eq!(endings, [Termination::Clean, Termination::Clean, Termination::Truncated]);
         let (whole, cut) = (events(&whole), events(&cut));
         assert!(!cut.is_empty() && cut.len() < whole.len());
         assert_eq!(cut, whole[..cut.len()]);
@@ -96,24 +98,27 @@ fn every_so_many_streams_one_is_cut_in_the_middle() {
 }
 
 #[test]
-fn a_header_asks_for_a_fault() {
-    for dialect in DIALECTS {
+fn the_fault_header_injects_a_fault() {
+    for dialect in APIS {
         let mock = mock();
         for stream in [false, true] {
-            let answer = spoiled(&mock, dialect, "status=503", stream);
+            let answer = respond_with_fault(&mock, dialect, "status=503", stream);
             assert_eq!(answer.status, 503);
-            assert_eq!(spoiled(&mock, dialect, "cut", stream).ending, Ending::Cut);
-            let stall = spoiled(&mock, dialect, " stall ", stream);
-            assert_eq!(stall.ending, Ending::Stall);
-            let garbage = spoiled(&mock, dialect, "garbage", stream);
-            let bytes = match &garbage.content {
-                Content::Whole(body) => body,
-                Content::Stream(events) => events.last().unwrap(),
+            assert_eq!(
+                respond_with_fault(&mock, dialect, "cut", stream).termination,
+                Termination::Truncated
+            );
+            let stall = respond_with_fault(&mock, dialect, " stall ", stream);
+            assert_eq!(stall.termination, Termination::Stalled);
+            let garbage = respond_with_fault(&mock, dialect, "garbage", stream);
+            let bytes = match &garbage.body {
+                MockBody::Full(body) => body,
+                MockBody::Stream(events) => events.last().unwrap(),
             };
             assert!(String::from_utf8_lossy(bytes).contains("<html>"));
         }
         for wrong in ["", "status=200", "status=x", "fire"] {
-            let answer = spoiled(&mock, dialect, wrong, true);
+            let answer = respond_with_fault(&mock, dialect, wrong, true);
             assert_eq!(answer.status, 400, "{wrong}");
             assert!(body(&answer).contains("x-longhaul-fault"), "{wrong}");
         }
@@ -121,21 +126,21 @@ fn a_header_asks_for_a_fault() {
 }
 
 #[test]
-fn a_stream_may_say_that_it_can_t_go_on() {
-    for dialect in DIALECTS {
-        let answer = spoiled(&mock(), dialect, "error", true);
+fn a_stream_can_end_with_an_error_event() {
+    for dialect in APIS {
+        let answer = respond_with_fault(&mock(), dialect, "error", true);
         let told = events(&answer);
         let last = data(told.last().unwrap()).unwrap();
         let kind = match dialect {
-            Dialect::Messages => &last["error"]["type"],
-            Dialect::Responses => &last["code"],
-            Dialect::Chat => &last["error"]["type"],
+            ApiKind::Messages => &last["error"]["type"],
+            ApiKind::Responses => &last["code"],
+            ApiKind::Chat => &last["error"]["type"],
         };
         let expected = match dialect {
-            Dialect::Messages => json!("overloaded_error"),
-            Dialect::Responses | Dialect::Chat => json!("server_error"),
+            ApiKind::Messages => json!("overloaded_error"),
+            ApiKind::Responses | ApiKind::Chat => json!("server_error"),
         };
         assert_eq!(*kind, expected);
-        assert_eq!(spoiled(&mock(), dialect, "error", false).status, 529);
+        assert_eq!(respond_with_fault(&mock(), dialect, "error", false).status, 529);
     }
 }

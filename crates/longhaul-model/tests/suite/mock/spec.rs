@@ -8,21 +8,16 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use jsonschema::Validator;
-use longhaul_model::mock::{Answer, Content, Dialect};
+use longhaul_model::mock::{ApiKind, MockBody, MockResponse};
 use serde_json::{Map, Value, json};
 
-use super::kit;
+use super::harness;
 
 /// The files, and what is judged by each.
-const JUDGES: [(&str, &[&str]); 2] = [
+const SCHEMAS: [(&str, &[&str]); 2] = [
     (
         "anthropic.trimmed.json",
-        &[
-            "Message",
-            "MessageStreamEvent",
-            "ErrorResponse",
-            "ListResponse_ModelInfo_",
-        ],
+        &["Message", "MessageStreamEvent", "ErrorResponse", "ListResponse_ModelInfo_"],
     ),
     (
         "openai.trimmed.json",
@@ -37,35 +32,33 @@ const JUDGES: [(&str, &[&str]); 2] = [
     ),
 ];
 
-type Judges = BTreeMap<(&'static str, &'static str), Validator>;
+type Validators = BTreeMap<(&'static str, &'static str), Validator>;
 
 /// Panics with what is wrong with an answer.
-pub(crate) fn check(dialect: Dialect, answer: &Answer) {
+pub(crate) fn check(dialect: ApiKind, answer: &MockResponse) {
     let (file, whole, event) = match dialect {
-        Dialect::Messages => (JUDGES[0].0, "Message", "MessageStreamEvent"),
-        Dialect::Responses => (JUDGES[1].0, "Response", "ResponseStreamEvent"),
-        Dialect::Chat => (
-            JUDGES[1].0,
-            "CreateChatCompletionResponse",
-            "CreateChatCompletionStreamResponse",
-        ),
-    };
-    match &answer.content {
-        Content::Whole(_) if answer.status >= 400 => {
-            judge(file, "ErrorResponse", &kit::json_of(answer));
+        ApiKind::Messages => (SCHEMAS[0].0, "Message", "MessageStreamEvent"),
+        ApiKind::Responses => (SCHEMAS[1].0, "Response", "ResponseStreamEvent"),
+        ApiKind::Chat => {
+            (SCHEMAS[1].0, "CreateChatCompletionResponse", "CreateChatCompletionStreamResponse")
         }
-        Content::Whole(_) => judge(file, whole, &kit::json_of(answer)),
-        Content::Stream(_) => {
-            let events = kit::events(answer).into_iter().filter_map(kit::data);
-            events.for_each(|data| judge(file, event, &data));
+    };
+    match &answer.body {
+        MockBody::Full(_) if answer.status >= 400 => {
+            check_schema(file, "ErrorResponse", &harness::json_of(answer));
+        }
+        MockBody::Full(_) => check_schema(file, whole, &harness::json_of(answer)),
+        MockBody::Stream(_) => {
+            let events = harness::events(answer).into_iter().filter_map(harness::data);
+            events.for_each(|data| check_schema(file, event, &data));
         }
     }
 }
 
 /// Panics with what is wrong with a value that should fit a schema.
-pub(crate) fn judge(file: &'static str, schema: &'static str, value: &Value) {
-    static ALL: OnceLock<Judges> = OnceLock::new();
-    let Some(judge) = ALL.get_or_init(judges).get(&(file, schema)) else {
+pub(crate) fn check_schema(file: &'static str, schema: &'static str, value: &Value) {
+    static ALL: OnceLock<Validators> = OnceLock::new();
+    let Some(judge) = ALL.get_or_init(load_validators).get(&(file, schema)) else {
         return;
     };
     let faults: Vec<String> = judge
@@ -76,16 +69,13 @@ pub(crate) fn judge(file: &'static str, schema: &'static str, value: &Value) {
 }
 
 #[expect(clippy::print_stdout, reason = "a test that does less must say so")]
-fn judges() -> Judges {
+fn load_validators() -> Validators {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/specs");
     let folder = std::env::var_os("LONGHAUL_SPECS").map_or_else(|| beside.into(), PathBuf::from);
-    let mut judges = Judges::new();
-    for (file, schemas) in JUDGES {
+    let mut judges = Validators::new();
+    for (file, schemas) in SCHEMAS {
         let Ok(text) = std::fs::read_to_string(folder.join(file)) else {
-            println!(
-                "no {file} in {}: answers are not judged by it",
-                folder.display()
-            );
+            println!("no {file} in {}: answers are not judged by it", folder.display());
             continue;
         };
         let mut spec: Value = serde_json::from_str(&text).unwrap();
@@ -121,8 +111,8 @@ fn nullable(schema: &mut Value) {
 }
 
 #[test]
-fn the_judges_find_a_fault_where_there_is_one() {
-    let judges = judges();
+fn the_spec_validators_reject_invalid_responses() {
+    let judges = load_validators();
     for ((file, schema), judge) in &judges {
         assert!(!judge.is_valid(&json!({ "data": 5 })), "{file}: {schema}");
     }

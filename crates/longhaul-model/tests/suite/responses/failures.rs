@@ -1,8 +1,8 @@
 //! What the provider sends when it says no, and what becomes of it.
 
-use super::kit::{KEY, RECORDED, answer, model};
-use crate::suite::kit::{Server, plain, streamed};
-use crate::suite::words::hello;
+use super::harness::{KEY, RECORDED, answer, model};
+use crate::suite::fixtures::hello;
+use crate::suite::harness::{Server, full_response, stream_response};
 
 /// Status, kind, code, words, and the class.
 type Row = (u16, &'static str, &'static str, &'static str, &'static str);
@@ -36,13 +36,7 @@ const TABLE: &[Row] = &[
         "Your request was rejected by the safety system.",
         "refused",
     ),
-    (
-        400,
-        "invalid_request_error",
-        "image_too_large",
-        "The image is too large.",
-        "invalid_request",
-    ),
+    (400, "invalid_request_error", "image_too_large", "The image is too large.", "invalid_request"),
     (
         400,
         "invalid_request_error",
@@ -100,17 +94,11 @@ const TABLE: &[Row] = &[
         "overloaded",
     ),
     (503, "server_error", "slow_down", "Slow down.", "overloaded"),
-    (
-        504,
-        "server_error",
-        "vector_store_timeout",
-        "The vector store did not answer.",
-        "timeout",
-    ),
+    (504, "server_error", "vector_store_timeout", "The vector store did not answer.", "timeout"),
 ];
 
 #[tokio::test]
-async fn each_class_by_status_and_in_the_middle_of_a_stream() {
+async fn failures_are_classified_by_status_and_in_a_stream() {
     let begun = &RECORDED[..RECORDED.find("event: response.web_search").unwrap()];
     let json = [
         ("content-type", "application/json"),
@@ -121,7 +109,7 @@ async fn each_class_by_status_and_in_the_middle_of_a_stream() {
     for (status, kind, code, words, _) in TABLE {
         let error =
             format!(r#"{{"message":"{words}","type":"{kind}","param":null,"code":"{code}"}}"#);
-        plans.push(plain(*status, &json, &format!(r#"{{"error":{error}}}"#)));
+        plans.push(full_response(*status, &json, &format!(r#"{{"error":{error}}}"#)));
         for event in [
             format!(
                 r#"{{"type":"error","code":"{code}","message":"{words}","param":null,"sequence_number":9}}"#
@@ -132,7 +120,7 @@ async fn each_class_by_status_and_in_the_middle_of_a_stream() {
                 r#"{{"type":"response.failed","response":{{"status":"failed","error":{{"code":"{code}","message":"{words}"}},"usage":null}}}}"#
             ),
         ] {
-            plans.push(streamed(format!("{begun}data: {event}\n\n").as_bytes()));
+            plans.push(stream_response(format!("{begun}data: {event}\n\n").as_bytes()));
         }
     }
     let server = Server::new(plans).await;
@@ -148,11 +136,7 @@ async fn each_class_by_status_and_in_the_middle_of_a_stream() {
         assert_eq!(failure.usage, None);
         for way in 0..4 {
             let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
-            assert_eq!(
-                failure.class.as_str(),
-                *class,
-                "in the stream, {way}: {words}"
-            );
+            assert_eq!(failure.class.as_str(), *class, "in the stream, {way}: {words}");
             assert_eq!(failure.status, Some(200));
             assert_eq!(failure.request_id.as_deref(), Some("req_7"));
             let begins = format!("openai broke off ({code}): ");
@@ -166,19 +150,11 @@ async fn each_class_by_status_and_in_the_middle_of_a_stream() {
 type Headers = &'static [(&'static str, &'static str)];
 
 /// A status, headers, and the milliseconds to wait.
-const WAITS: &[(u16, Headers, Option<u64>)] = &[
+const RETRY_AFTER_CASES: &[(u16, Headers, Option<u64>)] = &[
     (429, &[], None),
     (429, &[("retry-after", "30")], Some(30_000)),
-    (
-        429,
-        &[("retry-after-ms", "120"), ("retry-after", "1")],
-        Some(120),
-    ),
-    (
-        429,
-        &[("x-ratelimit-reset-requests", "6m0s")],
-        Some(360_000),
-    ),
+    (429, &[("retry-after-ms", "120"), ("retry-after", "1")], Some(120)),
+    (429, &[("x-ratelimit-reset-requests", "6m0s")], Some(360_000)),
     (429, &[("x-ratelimit-reset-requests", "1s")], Some(1_000)),
     (429, &[("x-ratelimit-reset-tokens", "20ms")], Some(20)),
     (
@@ -198,13 +174,12 @@ const WAITS: &[(u16, Headers, Option<u64>)] = &[
 ];
 
 #[tokio::test]
-async fn how_long_to_wait() {
-    let plans = WAITS
-        .iter()
-        .map(|(status, headers, _)| plain(*status, headers, ""));
+async fn retry_after_is_read_from_headers() {
+    let plans =
+        RETRY_AFTER_CASES.iter().map(|(status, headers, _)| full_response(*status, headers, ""));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
-    for (status, headers, wait) in WAITS {
+    for (status, headers, wait) in RETRY_AFTER_CASES {
         let failure = answer(&server, &model, &hello()).await.0.unwrap_err();
         let asked = failure.retry_after.map(|wait| wait.0);
         assert_eq!(asked, *wait, "{status} {headers:?}");
@@ -212,10 +187,11 @@ async fn how_long_to_wait() {
 }
 
 #[tokio::test]
-async fn a_failure_tells_what_was_used() {
+async fn a_failure_has_the_usage() {
     let failed = r#"{"type":"response.failed","response":{"status":"failed","error":{"code":"server_error","message":"Oh"},"usage":{"input_tokens":50,"input_tokens_details":{"cached_tokens":20},"output_tokens":7}}}"#;
     let mute = r#"{"type":"response.failed","response":{"status":"failed","error":null}}"#;
-    let streams = [failed, mute].map(|event| streamed(format!("data: {event}\n\n").as_bytes()));
+    let streams =
+        [failed, mute].map(|event| stream_response(format!("data: {event}\n\n").as_bytes()));
     let server = Server::new(streams.into()).await;
     let model = model(&server);
     let failure = answer(&server, &model, &hello()).await.0.unwrap_err();

@@ -3,42 +3,42 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use longhaul_core::message::{Block, ImageRef, Message, Part, ToolResult, Words};
-use longhaul_core::port::model::Ask;
-use longhaul_core::raw::{BlobRef, Body, RawJson};
+use longhaul_core::message::{Block, ImageRef, Message, Part, TextBlock, ToolResult};
+use longhaul_core::port::model::ModelRequest;
+use longhaul_core::raw::{BlobRef, RawJson, StoredText};
 use longhaul_model::http::Http;
-use longhaul_model::pictures::Pictures;
+use longhaul_model::image_source::ImageSource;
 use longhaul_model::responses;
 use longhaul_model::settings::Settings;
 
-use super::kit::{KEY, OWN, RECORDED, answer, model, settings, with};
+use super::harness::{API, KEY, RECORDED, answer, model, model_with, settings};
 use super::spec;
-use crate::suite::kit::{Heard, Noon, Server, streamed};
-use crate::suite::words::{
-    ask, call, hello, limits, lines, pretty, result, results, said, text, thought, user,
+use crate::suite::fixtures::{
+    ask, assistant, call, hello, limits, lines, pretty, result, results, text, thinking_block, user,
 };
+use crate::suite::harness::{FixedClock, Server, TextSink, stream_response};
 
 /// The request that these messages make.
-async fn sent(messages: &[Arc<Message>]) -> String {
-    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+async fn sent_body(messages: &[Arc<Message>]) -> String {
+    let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
     let (answered, _) = answer(&server, &model(&server), messages).await;
     answered.unwrap();
-    server.seen().remove(0).body
+    server.requests().remove(0).body
 }
 
 /// The input of the request that these messages make, an item in each line.
-pub(super) async fn input(messages: &[Arc<Message>]) -> String {
-    let body: serde_json::Value = serde_json::from_str(&sent(messages).await).unwrap();
+pub(super) async fn sent_input(messages: &[Arc<Message>]) -> String {
+    let body: serde_json::Value = serde_json::from_str(&sent_body(messages).await).unwrap();
     let items = body["input"].as_array().unwrap();
     let items: Vec<String> = items.iter().map(ToString::to_string).collect();
     items.join("\n")
 }
 
 #[tokio::test]
-async fn the_first_question() {
-    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+async fn the_first_request_is_encoded() {
+    let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
     answer(&server, &model(&server), &hello()).await.0.unwrap();
-    let seen = server.seen().remove(0);
+    let seen = server.requests().remove(0);
     assert!(seen.head.starts_with("POST /v1/responses HTTP/1.1\r\n"));
     for header in [
         &format!("authorization: Bearer {KEY}"),
@@ -51,26 +51,26 @@ async fn the_first_question() {
 }
 
 #[tokio::test]
-async fn a_base_without_a_version_gets_one() {
-    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
-    let http = Http::new(&server.base(), limits()).unwrap();
-    let model = responses::model(http, settings(), Arc::new(Noon)).unwrap();
+async fn a_base_url_without_a_version_gets_one() {
+    let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
+    let http = Http::new(&server.base_url(), limits()).unwrap();
+    let model = responses::model(http, settings(), Arc::new(FixedClock)).unwrap();
     answer(&server, &model, &hello()).await.0.unwrap();
-    assert!(server.seen()[0].head.starts_with("POST /v1/responses "));
+    assert!(server.requests()[0].head.starts_with("POST /v1/responses "));
 }
 
 #[tokio::test]
-async fn nothing_is_sent_that_is_not_there_and_never_too_few_tokens() {
-    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
-    let question = Ask {
-        system: Body::inline("  "),
-        tools: Body::inline("[]"),
+async fn absent_fields_are_omitted_and_max_tokens_has_a_minimum() {
+    let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
+    let question = ModelRequest {
+        system: StoredText::inline("  "),
+        tools: StoredText::inline("[]"),
         max_tokens: 1,
         ..ask(&hello())
     };
-    let answered = model(&server).reply(&question, &Heard::default()).await;
+    let answered = model(&server).generate(&question, &TextSink::default()).await;
     assert!(answered.is_ok(), "{}", lines(&answered));
-    let body = server.seen().remove(0).body;
+    let body = server.requests().remove(0).body;
     spec::check(&body);
     insta::assert_snapshot!(body, @r#"{"model":"gpt-5.5","max_output_tokens":16,"stream":true,"store":false,"include":["reasoning.encrypted_content"],"input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"Hello"}]}]}"#);
 }
@@ -103,23 +103,19 @@ const FIELDS: &[(&str, &str, &str)] = &[
         r#"{"include":["message.output_text.logprobs"]}"#,
         r#","include":["message.output_text.logprobs"],"#,
     ),
-    (
-        "o4-mini",
-        "{}",
-        r#","include":["reasoning.encrypted_content"],"#,
-    ),
+    ("o4-mini", "{}", r#","include":["reasoning.encrypted_content"],"#),
 ];
 
 #[tokio::test]
-async fn only_what_the_user_set_is_sent_and_nothing_twice() {
-    let server = Server::new(vec![streamed(RECORDED.as_bytes()); FIELDS.len()]).await;
+async fn only_configured_settings_are_sent_and_none_twice() {
+    let server = Server::new(vec![stream_response(RECORDED.as_bytes()); FIELDS.len()]).await;
     let with = |model: &str, fields: &str| {
         let settings = Settings {
             model: model.to_owned(),
             fields: Some(RawJson::parse(fields).unwrap()),
             ..settings()
         };
-        with(&server, settings)
+        model_with(&server, settings)
     };
     for bad in [
         r#"{"model":"x"}"#,
@@ -139,7 +135,7 @@ async fn only_what_the_user_set_is_sent_and_nothing_twice() {
     for (name, fields, expected) in FIELDS {
         let model = with(name, fields).unwrap();
         answer(&server, &model, &hello()).await.0.unwrap();
-        let body = server.seen().pop().unwrap().body;
+        let body = server.requests().pop().unwrap().body;
         let (_, rest) = body.split_once(r#""store":false"#).unwrap();
         let (set, _) = rest.split_once(r#""instructions""#).unwrap();
         assert_eq!(set, *expected, "{name} {fields}");
@@ -147,23 +143,23 @@ async fn only_what_the_user_set_is_sent_and_nothing_twice() {
 }
 
 #[tokio::test]
-async fn calls_results_and_thoughts() {
+async fn calls_results_and_reasoning_are_encoded() {
     let raw = |text: &str| RawJson::parse(text).unwrap();
     let messages = [
         user("Read both."),
-        said(
-            OWN,
+        assistant(
+            API,
             vec![
                 Block::Other(raw(
                     r#"{"type":"web_search_call","id":"ws_1","status":"completed",  "action":{"type":"search","query":"q"}}"#,
                 )),
-                Block::Text(Words {
+                Block::Text(TextBlock {
                     text: "I do.".into(),
                     extra: Some(raw(
                         r#"{"message":{"id":"msg_1","status":"completed","role":"assistant","phase":"commentary"},"part":{"type":"output_text","annotations":[],"logprobs":[]}}"#,
                     )),
                 }),
-                Block::Text(Words {
+                Block::Text(TextBlock {
                     text: "Or not.".into(),
                     extra: Some(raw(r#"{"part":{"type":"refusal"}}"#)),
                 }),
@@ -175,72 +171,56 @@ async fn calls_results_and_thoughts() {
         ),
         // They come in another order than the calls.
         results(vec![
-            ToolResult {
-                is_error: true,
-                ..result(2, "call_2", "broken")
-            },
+            ToolResult { is_error: true, ..result(2, "call_2", "broken") },
             ToolResult {
                 content: vec![Part::Text("A".into()), Part::Text("B".into())],
                 ..result(1, "call_1", "")
             },
         ]),
         user("And be quick."),
-        said(OWN, vec![text("Done.")]),
+        assistant(API, vec![text("Done.")]),
         user("Thanks."),
     ];
-    insta::assert_snapshot!("calls", input(&messages).await);
+    insta::assert_snapshot!("calls", sent_input(&messages).await);
 }
 
 #[tokio::test]
-async fn errors_are_marked_once() {
-    let failed = |index, id: &str, text: &str| ToolResult {
-        is_error: true,
-        ..result(index, id, text)
-    };
+async fn error_results_are_marked_once() {
+    let failed =
+        |index, id: &str, text: &str| ToolResult { is_error: true, ..result(index, id, text) };
     let messages = [
         user("Go."),
-        said(
-            OWN,
-            ["a", "b", "c"].map(|id| call(id, "clock", "{}")).into(),
-        ),
+        assistant(API, ["a", "b", "c"].map(|id| call(id, "clock", "{}")).into()),
         results(vec![
             failed(1, "a", "no such file"),
             failed(2, "b", "Error: no such file"),
             failed(3, "c", " "),
         ]),
     ];
-    let input = input(&messages).await;
-    for output in [
-        r#""error: no such file""#,
-        r#""Error: no such file""#,
-        r#""error""#,
-    ] {
+    let input = sent_input(&messages).await;
+    for output in [r#""error: no such file""#, r#""Error: no such file""#, r#""error""#] {
         assert!(input.contains(&format!(r#""output":{output}"#)), "{input}");
     }
 }
 
 #[derive(Debug)]
-struct One(BlobRef);
+struct SingleImage(BlobRef);
 
 #[async_trait]
-impl Pictures for One {
+impl ImageSource for SingleImage {
     async fn bytes(&self, image: &ImageRef) -> Option<Vec<u8>> {
         (image.blob == self.0).then(|| b"\x89PNG".to_vec())
     }
 }
 
 #[tokio::test]
-async fn pictures_are_shown_or_told_of() {
-    let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
-    let known = BlobRef::to(b"\x89PNG");
-    let picture = |media: &str, blob: BlobRef| {
-        Part::Image(ImageRef {
-            media_type: media.into(),
-            blob,
-        })
-    };
+async fn images_are_sent_or_described() {
+    let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
+    let known = BlobRef::for_content(b"\x89PNG");
+    let picture =
+        |media: &str, blob: BlobRef| Part::Image(ImageRef { media_type: media.into(), blob });
     let shown = picture("image/png", known);
-    let gone = picture("image/png", BlobRef::to(b"gone"));
+    let gone = picture("image/png", BlobRef::for_content(b"gone"));
     let messages = [
         Arc::new(Message::User(vec![
             Part::Text("Look:".into()),
@@ -248,40 +228,25 @@ async fn pictures_are_shown_or_told_of() {
             gone.clone(),
             picture("image/tiff", known),
         ])),
-        said(
-            OWN,
-            ["t", "u", "v"]
-                .map(|id| call(id, "read_file", r#"{"path":"p"}"#))
-                .into(),
-        ),
+        assistant(API, ["t", "u", "v"].map(|id| call(id, "read_file", r#"{"path":"p"}"#)).into()),
         results(vec![
             ToolResult {
                 content: vec![Part::Text("This:".into()), shown.clone()],
                 ..result(1, "t", "")
             },
-            ToolResult {
-                content: vec![gone],
-                ..result(2, "u", "")
-            },
-            ToolResult {
-                content: vec![shown],
-                is_error: true,
-                ..result(3, "v", "")
-            },
+            ToolResult { content: vec![gone], ..result(2, "u", "") },
+            ToolResult { content: vec![shown], is_error: true, ..result(3, "v", "") },
         ]),
     ];
-    let settings = Settings {
-        pictures: Some(Arc::new(One(known))),
-        ..settings()
-    };
-    let model = with(&server, settings).unwrap();
+    let settings = Settings { image_source: Some(Arc::new(SingleImage(known))), ..settings() };
+    let model = model_with(&server, settings).unwrap();
     answer(&server, &model, &messages).await.0.unwrap();
-    let body: serde_json::Value = serde_json::from_str(&server.seen()[0].body).unwrap();
+    let body: serde_json::Value = serde_json::from_str(&server.requests()[0].body).unwrap();
     insta::assert_snapshot!("pictures", format!("{:#}", body["input"]));
 }
 
 #[tokio::test]
-async fn a_thought_is_never_sent_alone() {
+async fn a_reasoning_item_is_never_sent_alone() {
     let sealed = |id: &str| {
         let item =
             format!(r#"{{"type":"reasoning","id":"{id}","summary":[],"encrypted_content":"x"}}"#);
@@ -294,7 +259,7 @@ async fn a_thought_is_never_sent_alone() {
         }
         block
     };
-    let empty = Block::Text(Words {
+    let empty = Block::Text(TextBlock {
         text: "".into(),
         extra: Some(RawJson::parse(r#"{"message":{"id":"msg_1"}}"#).unwrap()),
     });
@@ -302,50 +267,30 @@ async fn a_thought_is_never_sent_alone() {
     let spelled = r#"{"type":"reasoning","id":"rs_0","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]}"#;
     let cases = [
         ("nothing behind it", vec![sealed("rs_1")]),
-        (
-            "an empty message behind it",
-            vec![sealed("rs_1"), empty.clone(), owned("fc_1")],
-        ),
-        (
-            "two of them",
-            vec![sealed("rs_1"), sealed("rs_2"), owned("fc_1")],
-        ),
-        (
-            "one without a seal",
-            vec![thinking(unsealed), owned("fc_1")],
-        ),
-        (
-            "and then one with it",
-            vec![thinking(unsealed), sealed("rs_1"), owned("fc_1")],
-        ),
-        (
-            "one that is spelled out",
-            vec![thinking(spelled), owned("fc_1")],
-        ),
-        ("one of nobody", vec![thought(None), owned("fc_1")]),
+        ("an empty message behind it", vec![sealed("rs_1"), empty.clone(), owned("fc_1")]),
+        ("two of them", vec![sealed("rs_1"), sealed("rs_2"), owned("fc_1")]),
+        ("one without a seal", vec![thinking(unsealed), owned("fc_1")]),
+        ("and then one with it", vec![thinking(unsealed), sealed("rs_1"), owned("fc_1")]),
+        ("one that is spelled out", vec![thinking(spelled), owned("fc_1")]),
+        ("one of nobody", vec![thinking_block(None), owned("fc_1")]),
     ];
     let mut all = String::new();
     for (name, blocks) in cases {
-        let messages = [user("Go."), said(OWN, blocks), user("On.")];
-        all.push_str(&format!("## {name}\n{}\n\n", input(&messages).await));
+        let messages = [user("Go."), assistant(API, blocks), user("On.")];
+        all.push_str(&format!("## {name}\n{}\n\n", sent_input(&messages).await));
     }
     insta::assert_snapshot!("thoughts", all);
 }
 
 fn thinking(item: &str) -> Block {
-    let Block::Thinking(mut thought) = thought(None) else {
-        unreachable!()
-    };
+    let Block::Thinking(mut thought) = thinking_block(None) else { unreachable!() };
     thought.extra = Some(RawJson::parse(item).unwrap());
     Block::Thinking(thought)
 }
 
 #[tokio::test]
-async fn nothing_that_holds_the_key_shows_it() {
+async fn debug_output_hides_the_key() {
     let server = Server::new(vec![]).await;
     let texts = [format!("{:?}", model(&server)), format!("{:?}", settings())];
-    assert!(
-        texts.iter().all(|text| !text.contains("secret")),
-        "{texts:?}"
-    );
+    assert!(texts.iter().all(|text| !text.contains("secret")), "{texts:?}");
 }

@@ -4,11 +4,11 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-use crate::suite::spec::Judge;
+use crate::suite::spec::SpecValidator;
 
-fn judge() -> &'static Judge {
-    static JUDGE: OnceLock<Judge> = OnceLock::new();
-    JUDGE.get_or_init(|| Judge::new("openai.trimmed.json", "CreateResponse"))
+fn validator() -> &'static SpecValidator {
+    static VALIDATOR: OnceLock<SpecValidator> = OnceLock::new();
+    VALIDATOR.get_or_init(|| SpecValidator::new("openai.trimmed.json", "CreateResponse"))
 }
 
 /// Panics with what is wrong with a request. Of items of a kind that nobody
@@ -17,7 +17,7 @@ pub(crate) fn check(body: &str) {
     let mut body: Value = serde_json::from_str(body).unwrap();
     let items = body["input"].as_array_mut().unwrap();
     items.retain(|item| item["type"] != "poem");
-    judge().check(&body.to_string());
+    validator().check(&body.to_string());
 }
 
 /// Panics where a call and its result are not one pair, or a thought leads to nothing.
@@ -46,15 +46,15 @@ pub(crate) fn check_pairs(body: &str) {
 }
 
 #[test]
-fn the_judge_finds_a_fault_where_there_is_one() {
+fn the_spec_validator_rejects_an_invalid_request() {
     let right = json!({"model": "m", "input": [{"role": "user", "content": "Hi"}]});
-    assert_ne!(judge().passes(&right), Some(false));
+    assert_ne!(validator().is_valid(&right), Some(false));
     for bad in [
         json!({"model": "m", "input": 5}),
         json!({"model": "m", "max_output_tokens": 15, "input": []}),
         json!({"model": "m", "input": [{"role": "user", "content": 5}]}),
         json!({"model": "m", "input": [{"type": "function_call", "call_id": "c", "name": "n", "arguments": {}}]}),
     ] {
-        assert_ne!(judge().passes(&bad), Some(true), "{bad}");
+        assert_ne!(validator().is_valid(&bad), Some(true), "{bad}");
     }
 }

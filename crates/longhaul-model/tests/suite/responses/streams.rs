@@ -5,14 +5,14 @@ use std::sync::Arc;
 use longhaul_core::message::Message;
 use serde_json::json;
 
-use super::kit::{RECORDED, answer, model};
-use crate::suite::cuts::{SHORT, everywhere, spoilt};
-use crate::suite::kit::{Heard, Server, plain, streamed};
-use crate::suite::words::{ask, hello, lines};
+use super::harness::{RECORDED, answer, model};
+use crate::suite::chunking::{SHORT_STREAMS, corrupted, split_everywhere};
+use crate::suite::fixtures::{ask, hello, lines};
+use crate::suite::harness::{Server, TextSink, full_response, stream_response};
 
 #[tokio::test]
-async fn a_stream_is_the_same_wherever_it_is_cut() {
-    let plans = everywhere(RECORDED);
+async fn a_stream_decodes_the_same_however_it_is_chunked() {
+    let plans = split_everywhere(RECORDED);
     let rounds = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);
@@ -21,27 +21,24 @@ async fn a_stream_is_the_same_wherever_it_is_cut() {
     assert_eq!(heard, "I look – now 🙂.");
     let first = first.unwrap();
     for round in 1..rounds {
-        let words = Heard::default();
-        let again = model.reply(&ask(&hello()), &words).await;
+        let words = TextSink::default();
+        let again = model.generate(&ask(&hello()), &words).await;
         assert_eq!(again.unwrap(), first, "round {round}");
         assert_eq!(words.text(), heard, "round {round}");
     }
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_early_is_never_half_a_reply() {
+async fn a_truncated_stream_is_never_a_partial_reply() {
     let bytes = RECORDED.as_bytes();
     // The last event is whole without the blank line behind it.
     let whole = RECORDED.trim_end().len();
-    let lengths: Vec<usize> = (0..whole)
-        .step_by(31)
-        .chain(whole - 9..=bytes.len())
-        .collect();
-    let plans = lengths.iter().map(|length| streamed(&bytes[..*length]));
+    let lengths: Vec<usize> = (0..whole).step_by(31).chain(whole - 9..=bytes.len()).collect();
+    let plans = lengths.iter().map(|length| stream_response(&bytes[..*length]));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     for length in lengths {
-        let answered = model.reply(&ask(&hello()), &Heard::default()).await;
+        let answered = model.generate(&ask(&hello()), &TextSink::default()).await;
         if length >= whole {
             assert_eq!(answered.unwrap().reply.blocks.len(), 6, "{length}");
             continue;
@@ -55,7 +52,7 @@ async fn a_stream_that_ends_early_is_never_half_a_reply() {
 }
 
 #[tokio::test]
-async fn servers_that_leave_things_out_are_understood() {
+async fn streams_with_missing_events_are_decoded() {
     let mut bare = String::new();
     let mut deltas_only = String::new();
     for event in RECORDED.split("\n\n").filter(|event| !event.is_empty()) {
@@ -79,7 +76,7 @@ async fn servers_that_leave_things_out_are_understood() {
     let twice = RECORDED.to_owned() + &RECORDED[RECORDED.rfind("event: ").unwrap()..];
     let (_, only_end) = RECORDED.split_at(RECORDED.rfind("event: ").unwrap());
     let streams = [RECORDED, &bare, &deltas_only, &done, &twice, only_end];
-    let plans = streams.iter().map(|stream| streamed(stream.as_bytes()));
+    let plans = streams.iter().map(|stream| stream_response(stream.as_bytes()));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     let (first, said) = answer(&server, &model, &hello()).await;
@@ -88,10 +85,8 @@ async fn servers_that_leave_things_out_are_understood() {
         let (first, again) = (first.as_ref().unwrap(), again.unwrap());
         // The spelling of numbers was lost on the way here.
         let values = |message: &Message| serde_json::to_value(message).unwrap();
-        let (one, other) = (
-            Message::Assistant(Arc::clone(&first.reply)),
-            Message::Assistant(again.reply),
-        );
+        let (one, other) =
+            (Message::Assistant(Arc::clone(&first.reply)), Message::Assistant(again.reply));
         assert_eq!(values(&one), values(&other), "{stream}");
         assert_eq!((again.stop, again.usage), (first.stop.clone(), first.usage));
         assert_eq!(heard, said, "{stream}");
@@ -99,10 +94,7 @@ async fn servers_that_leave_things_out_are_understood() {
 }
 
 fn events(events: &[&str]) -> String {
-    events
-        .iter()
-        .map(|event| format!("data: {event}\n\n"))
-        .collect()
+    events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
 
 const START: &str =
@@ -118,25 +110,22 @@ fn arguments(json: &str) -> String {
 }
 
 /// A call that comes whole, with these arguments as they stand in the JSON.
-fn whole_call(fields: &str) -> String {
+fn complete_call(fields: &str) -> String {
     format!(
         r#"{{"type":"response.output_item.done","item":{{"type":"function_call","name":"clock"{fields}}}}}"#
     )
 }
 
 /// A name and the events of a stream.
-type Odd = (&'static str, Vec<String>);
+type StreamCase = (&'static str, Vec<String>);
 
-fn owned(cases: Vec<(&'static str, Vec<&str>)>) -> Vec<Odd> {
+fn owned(cases: Vec<(&'static str, Vec<&str>)>) -> Vec<StreamCase> {
     let owned = |events: Vec<&str>| events.into_iter().map(str::to_owned).collect();
-    cases
-        .into_iter()
-        .map(|(name, events)| (name, owned(events)))
-        .collect()
+    cases.into_iter().map(|(name, events)| (name, owned(events))).collect()
 }
 
 /// Streams that are not as they should be and still say something.
-fn odd() -> Vec<Odd> {
+fn nonstandard_cases() -> Vec<StreamCase> {
     let refusal = r#"{"type":"response.refusal.delta","item_id":"msg_1","delta":"No."}"#;
     let whole = r#"{"type":"response.output_item.done","item":{"type":"message","id":"msg_9","role":"assistant","content":[{"type":"output_text","text":"Hi"},{"type":"sound","data":"x"}]}}"#;
     let again = whole.replace("Hi", "Ho");
@@ -153,10 +142,7 @@ fn odd() -> Vec<Odd> {
         ("the whole text alone", vec![ITEM, HI_ALL]),
         ("another text at the end", vec![ITEM, &other, HI_ALL]),
         ("a refusal", vec![ITEM, refusal]),
-        (
-            "a message whole, with a part that nobody knows",
-            vec![whole],
-        ),
+        ("a message whole, with a part that nobody knows", vec![whole]),
         ("the same item twice", vec![whole, whole]),
         ("the same id twice", vec![whole, &again]),
         ("a message that is a text", vec![flat]),
@@ -164,10 +150,7 @@ fn odd() -> Vec<Odd> {
         ("a message of another shape", vec![strange]),
         ("an item without a name", vec![nameless]),
         ("a thought without a beginning", vec![thought, HI]),
-        (
-            "[DONE] and noise",
-            vec![ITEM, HI, "[DONE]", r#"{"type":"hm"}"#, "{}"],
-        ),
+        ("[DONE] and noise", vec![ITEM, HI, "[DONE]", r#"{"type":"hm"}"#, "{}"]),
         ("nothing at all", vec![]),
     ]);
     odd.push((
@@ -181,33 +164,21 @@ fn odd() -> Vec<Odd> {
     odd.push(("a call without arguments", vec![CALL.to_owned()]));
     for (name, fields) in [
         ("a call without an id", r#","arguments":"{}""#),
-        (
-            "arguments with blanks",
-            r#","call_id":"c","arguments":" {}\n""#,
-        ),
-        (
-            "arguments that are a string",
-            r#","call_id":"c","arguments":"\"a\"""#,
-        ),
-        (
-            "arguments that are an object",
-            r#","call_id":"c","arguments":{"a": 1.0}"#,
-        ),
-        (
-            "fields twice",
-            r#","call_id":"c","call_id":"d","arguments":"{}","arguments":"[]""#,
-        ),
+        ("arguments with blanks", r#","call_id":"c","arguments":" {}\n""#),
+        ("arguments that are a string", r#","call_id":"c","arguments":"\"a\"""#),
+        ("arguments that are an object", r#","call_id":"c","arguments":{"a": 1.0}"#),
+        ("fields twice", r#","call_id":"c","call_id":"d","arguments":"{}","arguments":"[]""#),
         ("an id that is a number", r#","call_id":7,"arguments":"{}""#),
     ] {
-        odd.push((name, vec![whole_call(fields)]));
+        odd.push((name, vec![complete_call(fields)]));
     }
-    let twin = whole_call(r#","call_id":"c","arguments":"{}""#);
+    let twin = complete_call(r#","call_id":"c","arguments":"{}""#);
     odd.push(("two calls of one id", vec![twin.clone(), twin]));
     odd
 }
 
 /// Streams that make no sense.
-fn senseless() -> Vec<Odd> {
+fn malformed_cases() -> Vec<StreamCase> {
     let bad_index = ITEM.replace(r#""output_index":0"#, r#""output_index":"0""#);
     let bad_text = HI.replace(r#""Hi""#, "5");
     owned(vec![
@@ -218,20 +189,17 @@ fn senseless() -> Vec<Odd> {
         ("index of a wrong type", vec![&bad_index]),
         ("no item", vec![r#"{"type":"response.output_item.added"}"#]),
         ("no delta", vec![r#"{"type":"response.output_text.delta"}"#]),
-        (
-            "an item that is no object",
-            vec![r#"{"type":"response.output_item.done","item":7}"#],
-        ),
+        ("an item that is no object", vec![r#"{"type":"response.output_item.done","item":7}"#]),
     ])
 }
 
 /// The streams, each with its beginning and its end, and some without.
-fn odd_streams_whole() -> Vec<(&'static str, String)> {
+fn all_streams() -> Vec<(&'static str, String)> {
     let whole = |inner: Vec<String>| {
         let inner: Vec<&str> = inner.iter().map(|event| &**event).collect();
         events(&[&[START], &inner[..], &[STOP]].concat())
     };
-    let odd = odd().into_iter().chain(senseless());
+    let odd = nonstandard_cases().into_iter().chain(malformed_cases());
     let mut streams: Vec<_> = odd.map(|(name, inner)| (name, whole(inner))).collect();
     let bad_usage = STOP.replace(":3,", ":\"3\",");
     let no_response = r#"{"type":"response.completed"}"#;
@@ -241,35 +209,23 @@ fn odd_streams_whole() -> Vec<(&'static str, String)> {
     streams.extend([
         ("usage of wrong types", events(&[ITEM, HI, &bad_usage])),
         ("usage beyond all measure", events(&[ITEM, HI, much])),
-        (
-            "an end without a response",
-            events(&[ITEM, HI, no_response]),
-        ),
-        (
-            "items that only the end has",
-            events(&[START, ITEM, HI, more]),
-        ),
+        ("an end without a response", events(&[ITEM, HI, no_response])),
+        ("items that only the end has", events(&[START, ITEM, HI, more])),
         (
             "an end of a wrong type",
             events(&[ITEM, &STOP.replace(r#"{"status""#, r#"5,"x":{"status""#)]),
         ),
         ("a model of a wrong type", events(&[&bad_model, STOP])),
-        (
-            "no blank lines",
-            format!("data: {START}\ndata: {ITEM}\ndata: {HI}\ndata: {STOP}\n"),
-        ),
-        (
-            "no last blank line",
-            events(&[START, ITEM, HI]) + &format!("data: {STOP}"),
-        ),
+        ("no blank lines", format!("data: {START}\ndata: {ITEM}\ndata: {HI}\ndata: {STOP}\n")),
+        ("no last blank line", events(&[START, ITEM, HI]) + &format!("data: {STOP}")),
     ]);
     streams
 }
 
 #[tokio::test]
-async fn odd_streams() {
-    let cases = odd_streams_whole();
-    let plans = cases.iter().map(|(_, stream)| streamed(stream.as_bytes()));
+async fn nonstandard_streams_are_decoded() {
+    let cases = all_streams();
+    let plans = cases.iter().map(|(_, stream)| stream_response(stream.as_bytes()));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     let mut all = String::new();
@@ -284,12 +240,12 @@ async fn odd_streams() {
     // And what came of them can be sent back.
     let mut sent = String::new();
     for reply in replies {
-        let server = Server::new(vec![streamed(RECORDED.as_bytes())]).await;
+        let server = Server::new(vec![stream_response(RECORDED.as_bytes())]).await;
         let messages = [hello(), vec![Arc::new(Message::Assistant(reply))]].concat();
         let question = ask(&messages);
-        let model = super::kit::model(&server);
-        model.reply(&question, &Heard::default()).await.unwrap();
-        let body = &server.seen()[0].body;
+        let model = super::harness::model(&server);
+        model.generate(&question, &TextSink::default()).await.unwrap();
+        let body = &server.requests()[0].body;
         super::spec::check_pairs(body);
         let (_, items) = body.split_once(r#""text":"Hello"}]}"#).unwrap();
         let items = items.strip_suffix("]}").unwrap();
@@ -302,45 +258,46 @@ async fn odd_streams() {
 async fn arguments_may_be_huge() {
     let huge = format!(r#"{{"a":"{}"}}"#, "é".repeat(1024 * 1024));
     let stream = events(&[START, CALL, &arguments(&huge), STOP]);
-    let server = Server::new(vec![streamed(stream.as_bytes())]).await;
+    let server = Server::new(vec![stream_response(stream.as_bytes())]).await;
     let answered = answer(&server, &model(&server), &hello()).await.0.unwrap();
     assert_eq!(answered.reply.calls().next().unwrap().input.as_str(), huge);
 }
 
 #[tokio::test]
-async fn a_wrong_byte_is_heard_or_blamed_and_what_was_heard_can_be_sent_back() {
+async fn a_corrupted_stream_decodes_to_a_valid_reply_or_an_error() {
     let rounds = 800;
-    let plans = (0..rounds).map(|round| streamed(&spoilt(RECORDED, round)));
+    let plans = (0..rounds).map(|round| stream_response(&corrupted(RECORDED, round)));
     let server = Server::new(plans.collect()).await;
     let model = model(&server);
     let (mut heard, mut replies) = (0, Vec::new());
     for round in 0..rounds {
-        match model.reply(&ask(&hello()), &Heard::default()).await {
+        match model.generate(&ask(&hello()), &TextSink::default()).await {
             Ok(answered) => {
                 heard += 1;
                 if !replies.contains(&answered.reply) {
                     replies.push(answered.reply);
                 }
             }
-            Err(failure) => assert!(failure.class.may_pass(), "{round}: {failure:?}"),
+            Err(failure) => assert!(failure.class.is_transient(), "{round}: {failure:?}"),
         }
     }
     assert!(heard > rounds / 10, "{heard}");
-    let server = Server::new(vec![streamed(SHORT[2].0.as_bytes()); replies.len()]).await;
-    let model = super::kit::model(&server);
+    let server =
+        Server::new(vec![stream_response(SHORT_STREAMS[2].0.as_bytes()); replies.len()]).await;
+    let model = super::harness::model(&server);
     for reply in replies {
         let mut messages = hello();
         messages.push(Arc::new(Message::Assistant(reply)));
         let question = ask(&messages);
-        model.reply(&question, &Heard::default()).await.unwrap();
+        model.generate(&question, &TextSink::default()).await.unwrap();
     }
-    for seen in server.seen() {
+    for seen in server.requests() {
         super::spec::check_pairs(&seen.body);
     }
 }
 
 #[tokio::test]
-async fn every_reason_to_stop() {
+async fn every_stop_reason_is_mapped() {
     let ends = [
         r#"completed","response":{"status":"completed"}"#,
         r#"completed","response":{"status":"in_progress"}"#,
@@ -357,7 +314,7 @@ async fn every_reason_to_stop() {
     for one in ends {
         for inner in [[ITEM, HI], [ITEM, CALL], [ITEM, refusal]] {
             let stream = events(&[inner[0], inner[1], &end(one)]);
-            plans.push(streamed(stream.as_bytes()));
+            plans.push(stream_response(stream.as_bytes()));
         }
     }
     let server = Server::new(plans).await;
@@ -377,7 +334,7 @@ async fn every_reason_to_stop() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_stream() {
+async fn a_response_without_streaming_is_decoded() {
     let whole = r#"{"object":"response","status":"completed","error":null,"model":"m1","output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hi","annotations":[]}]},{"type":"function_call","call_id":"c","name":"clock","arguments":"{\"a\": 1.0}"}],"usage":{"input_tokens":4,"output_tokens":2}}"#;
     let json = [("content-type", "application/json; charset=utf-8")];
     let html = [("content-type", "text/html")];
@@ -393,8 +350,8 @@ async fn a_server_that_does_not_stream() {
         "oops",
         "",
     ];
-    let mut plans: Vec<_> = bodies.iter().map(|body| plain(200, &json, body)).collect();
-    plans.push(plain(200, &html, "<html><title>Log in</title></html>"));
+    let mut plans: Vec<_> = bodies.iter().map(|body| full_response(200, &json, body)).collect();
+    plans.push(full_response(200, &html, "<html><title>Log in</title></html>"));
     let rounds = plans.len();
     let server = Server::new(plans).await;
     let model = model(&server);

@@ -3,189 +3,152 @@
 //! Never: turns and active time; the heart counts those.
 
 use longhaul_core::change::{Change, Settlement, UsageRow};
-use longhaul_core::policy::budget::Raise;
-use longhaul_core::port::shelves::{Account, Spend, SpendAsk};
+use longhaul_core::policy::budget::BudgetRaise;
+use longhaul_core::port::records::{BudgetAccount, ModelUsage, UsageQuery};
 use longhaul_core::port::store::Refused;
 use longhaul_core::task::TaskSpec;
 use longhaul_core::time::{Clock, Millis};
-use longhaul_core::usage::{Hold, Left, Micros, Usage};
+use longhaul_core::usage::{Hold, MicroUsd, RemainingBudget, Usage};
 
-use crate::conformance::store::facts::{And as _, ends, only, progress, says};
-use crate::conformance::store::kit::{Held, World, refused, stands};
+use crate::conformance::store::batches::{
+    BatchExt as _, change_batch, end_batch, events_batch, progress,
+};
+use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, refused};
 
 /// A hold is set aside, then used, lost or given back.
-pub async fn a_hold_is_settled(world: World) {
-    let mut held = world.held(caps(100, 1_000)).await;
-    stands(&held.change(Change::Hold(amount(60, 500))).await);
-    assert_eq!(account(&world, &held).await.held, amount(60, 500));
-    let settlement = Settlement {
-        held: amount(60, 500),
-        spent: amount(20, 100),
-        lost: amount(5, 50),
-    };
-    stands(&held.change(Change::Settle(settlement)).await);
-    let expected = Account {
-        cap_micros: Some(Micros(100)),
+pub async fn a_hold_is_settled(world: StoreFixture) {
+    let mut held = world.open_and_claim(caps(100, 1_000)).await;
+    assert_appended(&held.change(Change::Hold(hold_of(60, 500))).await);
+    assert_eq!(account(&world, &held).await.held, hold_of(60, 500));
+    let settlement =
+        Settlement { held: hold_of(60, 500), spent: hold_of(20, 100), lost: hold_of(5, 50) };
+    assert_appended(&held.change(Change::Settle(settlement)).await);
+    let expected = BudgetAccount {
+        cap_micro_usd: Some(MicroUsd(100)),
         cap_tokens: Some(1_000),
-        spent: amount(20, 100),
-        lost: amount(5, 50),
-        held: amount(0, 0),
+        spent: hold_of(20, 100),
+        lost: hold_of(5, 50),
+        held: hold_of(0, 0),
     };
     assert_eq!(account(&world, &held).await, expected);
-    let too_much = Settlement {
-        held: amount(900, 900),
-        spent: amount(0, 0),
-        lost: amount(0, 0),
-    };
-    stands(&held.change(Change::Settle(too_much)).await);
-    assert_eq!(account(&world, &held).await.held, amount(0, 0));
+    let too_much =
+        Settlement { held: hold_of(900, 900), spent: hold_of(0, 0), lost: hold_of(0, 0) };
+    assert_appended(&held.change(Change::Settle(too_much)).await);
+    assert_eq!(account(&world, &held).await.held, hold_of(0, 0));
 }
 
 /// What does not fit is refused with what is left, and nothing of it is held.
-pub async fn a_hold_that_does_not_fit_is_refused(world: World) {
-    let mut held = world.held(caps(100, 1_000)).await;
-    stands(&held.change(Change::Hold(amount(60, 500))).await);
-    let left = Left {
-        micros: Some(Micros(40)),
-        tokens: Some(500),
-    };
-    for hold in [amount(41, 0), amount(0, 501), amount(41, 501)] {
+pub async fn a_hold_that_does_not_fit_is_refused(world: StoreFixture) {
+    let mut held = world.open_and_claim(caps(100, 1_000)).await;
+    assert_appended(&held.change(Change::Hold(hold_of(60, 500))).await);
+    let left = RemainingBudget { micro_usd: Some(MicroUsd(40)), tokens: Some(500) };
+    for hold in [hold_of(41, 0), hold_of(0, 501), hold_of(41, 501)] {
         let why = refused(held.change(Change::Hold(hold)).await);
         assert_eq!(why, Refused::OverBudget(left));
     }
-    assert_eq!(account(&world, &held).await.held, amount(60, 500));
-    stands(&held.change(Change::Hold(amount(40, 500))).await);
-    let lost = Settlement {
-        held: amount(100, 1_000),
-        spent: amount(0, 1_000),
-        lost: amount(100, 0),
-    };
-    stands(&held.change(Change::Settle(lost)).await);
-    let none = Left {
-        micros: Some(Micros(0)),
-        tokens: Some(0),
-    };
-    let why = refused(held.change(Change::Hold(amount(1, 0))).await);
+    assert_eq!(account(&world, &held).await.held, hold_of(60, 500));
+    assert_appended(&held.change(Change::Hold(hold_of(40, 500))).await);
+    let lost =
+        Settlement { held: hold_of(100, 1_000), spent: hold_of(0, 1_000), lost: hold_of(100, 0) };
+    assert_appended(&held.change(Change::Settle(lost)).await);
+    let none = RemainingBudget { micro_usd: Some(MicroUsd(0)), tokens: Some(0) };
+    let why = refused(held.change(Change::Hold(hold_of(1, 0))).await);
     assert_eq!(why, Refused::OverBudget(none), "what is lost counts");
 }
 
 /// A cap that is not there does not bind, and says so.
-pub async fn what_has_no_cap_is_not_bound(world: World) {
-    let mut free = world.held(|_| {}).await;
-    stands(&free.change(Change::Hold(amount(1 << 40, 1 << 40))).await);
-    let mut half = world
-        .held(|task| task.policy.budget.tokens = Some(10))
-        .await;
-    let why = refused(half.change(Change::Hold(amount(5, 11))).await);
-    let left = Left {
-        micros: None,
-        tokens: Some(10),
-    };
+pub async fn a_budget_without_a_cap_is_unlimited(world: StoreFixture) {
+    let mut free = world.open_and_claim(|_| {}).await;
+    assert_appended(&free.change(Change::Hold(hold_of(1 << 40, 1 << 40))).await);
+    let mut half = world.open_and_claim(|task| task.policy.budget.tokens = Some(10)).await;
+    let why = refused(half.change(Change::Hold(hold_of(5, 11))).await);
+    let left = RemainingBudget { micro_usd: None, tokens: Some(10) };
     assert_eq!(why, Refused::OverBudget(left));
 }
 
 /// Caps that are raised bind from then on; the others stay.
-pub async fn caps_can_be_raised(world: World) {
-    let mut held = world.held(caps(100, 1_000)).await;
-    refused(held.change(Change::Hold(amount(150, 0))).await);
-    let raise = Raise {
-        micros: Some(Micros(200)),
-        ..Raise::default()
-    };
-    stands(&world.tell(held.run, only(Change::SetCap(raise))).await);
+pub async fn caps_can_be_raised(world: StoreFixture) {
+    let mut held = world.open_and_claim(caps(100, 1_000)).await;
+    refused(held.change(Change::Hold(hold_of(150, 0))).await);
+    let raise = BudgetRaise { micro_usd: Some(MicroUsd(200)), ..BudgetRaise::default() };
+    assert_appended(&world.append_outside(held.run, change_batch(Change::SetCap(raise))).await);
     let account = account(&world, &held).await;
-    assert_eq!(
-        (account.cap_micros, account.cap_tokens),
-        (Some(Micros(200)), Some(1_000))
-    );
-    stands(&held.change(Change::Hold(amount(150, 0))).await);
+    assert_eq!((account.cap_micro_usd, account.cap_tokens), (Some(MicroUsd(200)), Some(1_000)));
+    assert_appended(&held.change(Change::Hold(hold_of(150, 0))).await);
 }
 
 /// Children draw on the account of their root and have none of their own.
-pub async fn a_tree_has_one_account(world: World) {
-    let mut root = world.held(caps(100, 1_000)).await;
+pub async fn a_tree_has_one_account(world: StoreFixture) {
+    let mut root = world.open_and_claim(caps(100, 1_000)).await;
     let child = world.new_run(|task| {
         task.root = root.run;
         task.parent = Some(root.run);
         caps(1 << 40, 1 << 40)(task);
     });
     let child_id = child.id;
-    stands(&root.change(Change::OpenRun(Box::new(child))).await);
-    let mut child = world.take(root.worker).await;
+    assert_appended(&root.change(Change::OpenRun(Box::new(child))).await);
+    let mut child = world.claim_one(root.worker).await;
     assert_eq!(child.run, child_id);
-    assert_eq!(
-        world.at.shelves.account(child_id).await.expect("account"),
-        None
-    );
-    stands(&child.change(Change::Hold(amount(70, 0))).await);
-    assert_eq!(account(&world, &root).await.held, amount(70, 0));
-    refused(root.change(Change::Hold(amount(40, 0))).await);
-    let settlement = Settlement {
-        held: amount(70, 0),
-        spent: amount(10, 0),
-        lost: amount(0, 0),
-    };
-    child.write(ends().and(Change::Settle(settlement))).await;
-    stands(&root.change(Change::Hold(amount(40, 0))).await);
-    assert_eq!(account(&world, &root).await.spent, amount(10, 0));
+    assert_eq!(world.harness.records.budget_account(child_id).await.expect("account"), None);
+    assert_appended(&child.change(Change::Hold(hold_of(70, 0))).await);
+    assert_eq!(account(&world, &root).await.held, hold_of(70, 0));
+    refused(root.change(Change::Hold(hold_of(40, 0))).await);
+    let settlement =
+        Settlement { held: hold_of(70, 0), spent: hold_of(10, 0), lost: hold_of(0, 0) };
+    child.append_ok(end_batch().with_change(Change::Settle(settlement))).await;
+    assert_appended(&root.change(Change::Hold(hold_of(40, 0))).await);
+    assert_eq!(account(&world, &root).await.spent, hold_of(10, 0));
 }
 
 /// Tokens, money, turns and time add up in the run's row.
-pub async fn usage_adds_up(world: World) {
-    let mut held = world.held(|_| {}).await;
+pub async fn usage_adds_up(world: StoreFixture) {
+    let mut held = world.open_and_claim(|_| {}).await;
     for (model, cost) in [("a", Some(5)), ("b", Some(7)), ("", None)] {
-        stands(&held.change(used(model, cost)).await);
+        assert_appended(&held.change(add_usage(model, cost)).await);
     }
     let row = world.row(held.run).await;
-    assert_eq!((row.turns, row.cost), (3, Some(Micros(12))));
+    assert_eq!((row.turns, row.cost), (3, Some(MicroUsd(12))));
     assert_eq!((row.active, row.usage.tokens()), (Millis(300), 3 * 110));
     assert_eq!(row.usage.reasoning_tokens, 9);
     assert!(!row.usage.estimated);
-    stands(&held.change(used("a", None)).await);
-    stands(&held.change(used("a", Some(1))).await);
+    assert_appended(&held.change(add_usage("a", None)).await);
+    assert_appended(&held.change(add_usage("a", Some(1))).await);
     let row = world.row(held.run).await;
-    assert_eq!(
-        (row.turns, row.cost),
-        (5, None),
-        "of one call it is not known"
-    );
+    assert_eq!((row.turns, row.cost), (5, None), "of one call it is not known");
 }
 
 /// What was used is summed by model, for a tree or since a time.
-pub async fn spend_is_summed_by_model(world: World) {
-    let mut first = world.held(|_| {}).await;
-    let mut second = world.held(|_| {}).await;
-    stands(&first.change(used("b", Some(7))).await);
-    stands(&second.change(used("b", None)).await);
-    world.pass(Millis(10));
-    let since = world.at.clock.now();
-    let late = says([progress(1)])
-        .and(used("a", Some(5)))
-        .and(used("b", Some(2)))
-        .and(used("", Some(3)));
-    first.write(late).await;
+pub async fn usage_is_summed_by_model(world: StoreFixture) {
+    let mut first = world.open_and_claim(|_| {}).await;
+    let mut second = world.open_and_claim(|_| {}).await;
+    assert_appended(&first.change(add_usage("b", Some(7))).await);
+    assert_appended(&second.change(add_usage("b", None)).await);
+    world.advance(Millis(10));
+    let since = world.harness.clock.now();
+    let late = events_batch([progress(1)])
+        .with_change(add_usage("a", Some(5)))
+        .with_change(add_usage("b", Some(2)))
+        .with_change(add_usage("", Some(3)));
+    first.append_ok(late).await;
     let usage = |calls: u64| Usage {
         input_tokens: 100 * calls,
         output_tokens: 10 * calls,
         reasoning_tokens: 3 * calls,
         ..Usage::default()
     };
-    let spend = |model: &str, cost, unpriced, calls| Spend {
+    let spend = |model: &str, cost, unpriced, calls| ModelUsage {
         model: model.to_owned(),
         usage: usage(calls),
-        cost: Micros(cost),
+        cost: MicroUsd(cost),
         unpriced,
     };
     let asked = async |root, since| {
-        let spend = world.at.shelves.spend(SpendAsk { root, since }).await;
+        let spend = world.harness.records.usage_by_model(UsageQuery { root, since }).await;
         let mut rows = spend.expect("spend");
         rows.sort_unstable_by(|one, other| one.model.cmp(&other.model));
         rows
     };
-    assert_eq!(
-        asked(None, None).await,
-        [spend("a", 5, 0, 1), spend("b", 9, 1, 3)]
-    );
+    assert_eq!(asked(None, None).await, [spend("a", 5, 0, 1), spend("b", 9, 1, 3)]);
     let of_first = [spend("a", 5, 0, 1), spend("b", 9, 0, 2)];
     assert_eq!(asked(Some(first.run), None).await, of_first);
     let lately = [spend("a", 5, 0, 1), spend("b", 2, 0, 1)];
@@ -193,7 +156,7 @@ pub async fn spend_is_summed_by_model(world: World) {
     assert_eq!(asked(Some(second.run), Some(since)).await, []);
 }
 
-fn used(model: &str, cost: Option<u64>) -> Change {
+fn add_usage(model: &str, cost: Option<u64>) -> Change {
     Change::AddUsage(UsageRow {
         model: model.to_owned(),
         usage: Usage {
@@ -202,7 +165,7 @@ fn used(model: &str, cost: Option<u64>) -> Change {
             reasoning_tokens: 3,
             ..Usage::default()
         },
-        cost: cost.map(Micros),
+        cost: cost.map(MicroUsd),
         turns: 1,
         active: Millis(100),
     })
@@ -210,20 +173,17 @@ fn used(model: &str, cost: Option<u64>) -> Change {
 
 fn caps(micros: u64, tokens: u64) -> impl FnOnce(&mut TaskSpec) {
     move |task| {
-        task.policy.budget.micros = Some(Micros(micros));
+        task.policy.budget.micro_usd = Some(MicroUsd(micros));
         task.policy.budget.tokens = Some(tokens);
     }
 }
 
-const fn amount(micros: u64, tokens: u64) -> Hold {
-    Hold {
-        micros: Micros(micros),
-        tokens,
-    }
+const fn hold_of(micros: u64, tokens: u64) -> Hold {
+    Hold { micro_usd: MicroUsd(micros), tokens }
 }
 
-async fn account(world: &World, held: &Held) -> Account {
+async fn account(world: &StoreFixture, held: &ClaimedRun) -> BudgetAccount {
     let root = world.row(held.run).await.root;
-    let account = world.at.shelves.account(root).await.expect("account");
+    let account = world.harness.records.budget_account(root).await.expect("account");
     account.expect("a root has an account")
 }

@@ -9,13 +9,15 @@ use std::sync::{Arc, Mutex};
 
 use tokio::task::{JoinSet, yield_now};
 
-use longhaul_core::change::{Change, HeadMove};
+use longhaul_core::change::{Change, HeadUpdate};
 use longhaul_core::id::{LaneKey, RunId, WorkerId};
-use longhaul_core::port::store::{Appended, RowsAsk};
+use longhaul_core::port::store::{Appended, RunFilter};
 use longhaul_core::status::Status;
 
-use crate::conformance::store::facts::{And as _, cancels, ends, parks, resumed, says};
-use crate::conformance::store::kit::{Held, World, lane_key, stands};
+use crate::conformance::store::batches::{
+    BatchExt as _, cancel_batch, end_batch, events_batch, park_batch, resumed,
+};
+use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, lane_key};
 
 const LANES: usize = 5;
 const PRODUCERS: usize = 3;
@@ -24,9 +26,9 @@ const CANCELLERS: usize = 2;
 
 /// Runs of a lane never overlap, go in the order of entering, and all end,
 /// whoever opens, drives and cancels them at the same time.
-pub async fn lanes_stay_serial_and_in_order(world: World) {
+pub async fn lanes_stay_serial_and_in_order(world: StoreFixture) {
     let watch = Arc::new(Watcher::default());
-    let share = (world.at.rounds / 10).max(10) / PRODUCERS;
+    let share = (world.harness.rounds / 10).max(10) / PRODUCERS;
     let mut crowd = JoinSet::new();
     for _ in 0..PRODUCERS {
         crowd.spawn(produce(world.clone(), watch.clone(), share));
@@ -39,35 +41,24 @@ pub async fn lanes_stay_serial_and_in_order(world: World) {
         crowd.spawn(work(world.clone(), watch.clone(), worker));
     }
     crowd.join_all().await;
-    let ask = RowsAsk {
-        limit: usize::MAX,
-        ..RowsAsk::default()
-    };
-    let rows = world.at.store.rows(ask).await.expect("rows");
+    let ask = RunFilter { limit: usize::MAX, ..RunFilter::default() };
+    let rows = world.harness.store.list_runs(ask).await.expect("rows");
     assert_eq!(rows.len(), PRODUCERS * share);
-    let stuck: Vec<_> = rows
-        .iter()
-        .filter(|row| !row.status.is_terminal())
-        .collect();
-    assert!(
-        stuck.is_empty(),
-        "{} runs are stuck: {:?}",
-        stuck.len(),
-        stuck[0]
-    );
-    assert_eq!(world.at.shelves.lanes(None, 99).await.expect("lanes"), []);
+    let stuck: Vec<_> = rows.iter().filter(|row| !row.status.is_terminal()).collect();
+    assert!(stuck.is_empty(), "{} runs are stuck: {:?}", stuck.len(), stuck[0]);
+    assert_eq!(world.harness.records.lanes(None, 99).await.expect("lanes"), []);
     watch.assert_in_order();
     let completed = rows.iter().filter(|row| row.status == Status::Completed);
     assert_eq!(completed.count(), watch.driven(), "each run is driven once");
 }
 
 /// Lets go of the lane while it waits: others pass, nobody is lost.
-pub async fn lanes_that_are_released_lose_nobody(world: World) {
+pub async fn released_lanes_lose_no_run(world: StoreFixture) {
     let mut workers = Vec::new();
     for _ in 0..3 {
         workers.push(world.worker().await);
     }
-    let count = (world.at.rounds / 20).max(6);
+    let count = (world.harness.rounds / 20).max(6);
     for number in 0..count {
         world.open_in_lane(&format!("lane{}", number % 2), 1).await;
     }
@@ -77,7 +68,7 @@ pub async fn lanes_that_are_released_lose_nobody(world: World) {
     }
     let ended: usize = crew.join_all().await.into_iter().sum();
     assert_eq!(ended, count);
-    assert_eq!(world.at.shelves.lanes(None, 99).await.expect("lanes"), []);
+    assert_eq!(world.harness.records.lanes(None, 99).await.expect("lanes"), []);
 }
 
 /// What an observer outside of the store sees.
@@ -85,12 +76,12 @@ pub async fn lanes_that_are_released_lose_nobody(world: World) {
 struct Watcher {
     ticks: AtomicUsize,
     closed: AtomicUsize,
-    in_hand: AtomicUsize,
-    seen: Mutex<Seen>,
+    driven_count: AtomicUsize,
+    observed: Mutex<Observed>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Observed {
     /// When the open of a run began and ended.
     opened: BTreeMap<RunId, (usize, usize)>,
     /// Who is in hand in each lane.
@@ -104,13 +95,13 @@ impl Watcher {
         self.ticks.fetch_add(1, Ordering::SeqCst)
     }
 
-    fn look<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
-        look(&mut self.seen.lock().expect("nobody panicked here"))
+    fn with_observed<T>(&self, look: impl FnOnce(&mut Observed) -> T) -> T {
+        look(&mut self.observed.lock().expect("nobody panicked here"))
     }
 
     /// A run of a lane goes. Nobody else of that lane may.
-    fn begins(&self, lane: &LaneKey, run: RunId) {
-        self.look(|seen| {
+    fn record_start(&self, lane: &LaneKey, run: RunId) {
+        self.with_observed(|seen| {
             if let Some(holder) = seen.holder.insert(lane.clone(), run) {
                 assert_eq!(holder, run, "two runs of {lane} at once");
             }
@@ -122,19 +113,18 @@ impl Watcher {
     }
 
     /// A run of a lane is about to end.
-    fn ends(&self, lane: &LaneKey) {
-        self.look(|seen| seen.holder.remove(lane));
+    fn record_end(&self, lane: &LaneKey) {
+        self.with_observed(|seen| seen.holder.remove(lane));
     }
 
     /// Whoever was in the lane before another came goes before it.
     fn assert_in_order(&self) {
-        self.look(|seen| {
+        self.with_observed(|seen| {
             for (lane, order) in &seen.order {
                 for (place, run) in order.iter().enumerate() {
                     let (begun, _) = seen.opened[run];
-                    let overtaken = order[place + 1..]
-                        .iter()
-                        .find(|later| seen.opened[later].1 < begun);
+                    let overtaken =
+                        order[place + 1..].iter().find(|later| seen.opened[later].1 < begun);
                     assert_eq!(overtaken, None, "{run} went first in {lane}");
                 }
             }
@@ -142,31 +132,31 @@ impl Watcher {
     }
 
     fn driven(&self) -> usize {
-        self.look(|seen| seen.order.values().map(Vec::len).sum())
+        self.with_observed(|seen| seen.order.values().map(Vec::len).sum())
     }
 }
 
-async fn produce(world: World, watch: Arc<Watcher>, share: usize) {
+async fn produce(world: StoreFixture, watch: Arc<Watcher>, share: usize) {
     for number in 0..share {
         let lane = lane_key(&format!("lane{}", number % LANES));
         let new = world.new_run(|task| task.lane = Some(lane));
         let run = new.id;
         let begun = watch.tick();
-        watch.look(|seen| seen.opened.insert(run, (begun, usize::MAX)));
-        world.ask(vec![new]).await;
+        watch.with_observed(|seen| seen.opened.insert(run, (begun, usize::MAX)));
+        world.open_runs(vec![new]).await;
         let done = watch.tick();
-        watch.look(|seen| seen.opened.insert(run, (begun, done)));
+        watch.with_observed(|seen| seen.opened.insert(run, (begun, done)));
         yield_now().await;
     }
     watch.closed.fetch_add(1, Ordering::SeqCst);
 }
 
 /// Cancels queued runs as it finds them, until nobody opens any.
-async fn cancel(world: World, watch: Arc<Watcher>, number: usize) {
+async fn cancel(world: StoreFixture, watch: Arc<Watcher>, number: usize) {
     let mut tried = 0;
     loop {
         let is_last = watch.closed.load(Ordering::SeqCst) >= PRODUCERS;
-        let known: Vec<RunId> = watch.look(|seen| seen.opened.keys().copied().collect());
+        let known: Vec<RunId> = watch.with_observed(|seen| seen.opened.keys().copied().collect());
         let mine = known.iter().skip(tried).step_by(CANCELLERS + 2 + number);
         for run in mine.copied().collect::<Vec<_>>() {
             cancel_if_queued(&world, run).await;
@@ -181,33 +171,30 @@ async fn cancel(world: World, watch: Arc<Watcher>, number: usize) {
     watch.closed.fetch_add(1, Ordering::SeqCst);
 }
 
-async fn cancel_if_queued(world: &World, run: RunId) {
-    let Some(row) = world.at.store.row(run).await.expect("row") else {
+async fn cancel_if_queued(world: &StoreFixture, run: RunId) {
+    let Some(row) = world.harness.store.get_run(run).await.expect("row") else {
         return;
     };
     // Parked and driven runs are left to their driver.
     if row.epoch.0 == 0 && !row.status.is_terminal() {
-        let told = world.close(run, row.last, cancels()).await;
-        let is_fair = matches!(
-            told,
-            Appended::At { .. } | Appended::MovedOn | Appended::RunEnded
-        );
+        let told = world.append_as_closer(run, row.last_seq, cancel_batch()).await;
+        let is_fair = matches!(told, Appended::At { .. } | Appended::Conflict | Appended::RunEnded);
         assert!(is_fair, "{told:?}");
     }
 }
 
-async fn work(world: World, watch: Arc<Watcher>, worker: WorkerId) {
+async fn work(world: StoreFixture, watch: Arc<Watcher>, worker: WorkerId) {
     let everybody = PRODUCERS + CANCELLERS;
     loop {
         let is_quiet = watch.closed.load(Ordering::SeqCst) >= everybody
-            && watch.in_hand.load(Ordering::SeqCst) == 0;
-        watch.in_hand.fetch_add(1, Ordering::SeqCst);
-        let taken = world.try_take(worker).await;
+            && watch.driven_count.load(Ordering::SeqCst) == 0;
+        watch.driven_count.fetch_add(1, Ordering::SeqCst);
+        let taken = world.try_claim_one(worker).await;
         let got = taken.is_some();
         if let Some(held) = taken {
             drive(&world, &watch, held).await;
         }
-        watch.in_hand.fetch_sub(1, Ordering::SeqCst);
+        watch.driven_count.fetch_sub(1, Ordering::SeqCst);
         if is_quiet && !got {
             return;
         }
@@ -216,36 +203,36 @@ async fn work(world: World, watch: Arc<Watcher>, worker: WorkerId) {
 }
 
 /// Every third run rests once with its lane in hand, then ends.
-async fn drive(world: &World, watch: &Watcher, mut held: Held) {
+async fn drive(world: &StoreFixture, watch: &Watcher, mut held: ClaimedRun) {
     let lane = world.row(held.run).await.lane.expect("it has a lane");
-    watch.begins(&lane, held.run);
+    watch.record_start(&lane, held.run);
     yield_now().await;
     if held.epoch.0 == 1 && held.run.bits() >> 32 & 3 == 0 {
-        held.write(parks("child")).await;
+        held.append_ok(park_batch("child")).await;
         yield_now().await;
-        stands(&world.tell(held.run, says([resumed()])).await);
+        assert_appended(&world.append_outside(held.run, events_batch([resumed()])).await);
         return;
     }
-    watch.ends(&lane);
-    held.write(ends()).await;
+    watch.record_end(&lane);
+    held.append_ok(end_batch()).await;
 }
 
 /// Drives runs that let go of their lane once, and says how many it ended.
-async fn park_and_return(world: World, worker: WorkerId) -> usize {
+async fn park_and_return(world: StoreFixture, worker: WorkerId) -> usize {
     let mut ended = 0;
-    while let Some(mut held) = world.try_take(worker).await {
+    while let Some(mut held) = world.try_claim_one(worker).await {
         yield_now().await;
         if held.epoch.0 == 1 {
-            let lets_go = Change::SetHead(HeadMove::Park {
+            let lets_go = Change::SetHead(HeadUpdate::Park {
                 reason: "child",
                 blocked: false,
                 release_lane: true,
             });
-            held.write(says(parks("child").events).and(lets_go)).await;
+            held.append_ok(events_batch(park_batch("child").events).with_change(lets_go)).await;
             yield_now().await;
-            stands(&world.tell(held.run, says([resumed()])).await);
+            assert_appended(&world.append_outside(held.run, events_batch([resumed()])).await);
         } else {
-            held.write(ends()).await;
+            held.append_ok(end_batch()).await;
             ended += 1;
         }
     }

@@ -5,46 +5,46 @@
 
 use futures_util::future::join_all;
 use longhaul_core::id::{NoteId, ResourceKey, RunId};
-use longhaul_core::note::{NOTES_MAX, NewNote, Note, Noted};
-use longhaul_core::port::store::PruneAsk;
+use longhaul_core::note::{NOTES_MAX, NewNote, Note, NoteOutcome};
+use longhaul_core::port::store::PruneRequest;
 use longhaul_core::time::Millis;
 
-use crate::conformance::store::facts::ends;
-use crate::conformance::store::kit::World;
+use crate::conformance::store::batches::end_batch;
+use crate::conformance::store::fixture::StoreFixture;
 
 /// So many notes are written at once where there are many.
-const AT_ONCE: u64 = 500;
+const BATCH_SIZE: u64 = 500;
 
-fn about(name: &str) -> ResourceKey {
+fn resource_key(name: &str) -> ResourceKey {
     ResourceKey::new(name).expect("a good name")
 }
 
-fn note(key: &str, text: &str, tags: &[&str]) -> NewNote {
+fn new_note(key: &str, text: &str, tags: &[&str]) -> NewNote {
     let tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
     NewNote::new(key, text, tags, None).expect("a good note")
 }
 
-async fn remember(world: &World, resource: &str, note: NewNote) -> Noted {
-    let noted = world.at.shelves.remember(&about(resource), note).await;
+async fn remember(world: &StoreFixture, resource: &str, note: NewNote) -> NoteOutcome {
+    let noted = world.harness.records.add_note(&resource_key(resource), note).await;
     noted.expect("remember")
 }
 
 /// Keeps notes about Ada, each under its own text.
-async fn keep(world: &World, texts: &[&str]) {
+async fn remember_all(world: &StoreFixture, texts: &[&str]) {
     for text in texts {
-        let noted = remember(world, "ada", note(text, text, &[])).await;
-        assert!(matches!(noted, Noted::Kept(_)), "{text}: {noted:?}");
-        world.pass(Millis(5));
+        let noted = remember(world, "ada", new_note(text, text, &[])).await;
+        assert!(matches!(noted, NoteOutcome::Stored(_)), "{text}: {noted:?}");
+        world.advance(Millis(5));
     }
 }
 
-async fn recall(world: &World, query: &str) -> Vec<String> {
-    let found = world.at.shelves.recall(&about("ada"), query, 50).await;
+async fn recall(world: &StoreFixture, query: &str) -> Vec<String> {
+    let found = world.harness.records.search_notes(&resource_key("ada"), query, 50).await;
     texts(found.expect("recall"))
 }
 
-async fn listed(world: &World, after: Option<NoteId>, limit: usize) -> Vec<Note> {
-    let notes = world.at.shelves.notes(&about("ada"), after, limit).await;
+async fn list_notes(world: &StoreFixture, after: Option<NoteId>, limit: usize) -> Vec<Note> {
+    let notes = world.harness.records.list_notes(&resource_key("ada"), after, limit).await;
     notes.expect("notes")
 }
 
@@ -53,89 +53,67 @@ fn texts(notes: Vec<Note>) -> Vec<String> {
 }
 
 /// The same key again changes nothing, whatever comes with it.
-pub async fn a_note_is_kept_once_under_its_key(world: World) {
+pub async fn a_note_is_added_once_per_key(world: StoreFixture) {
     let run = RunId::from_bits(7);
     let tags = vec!["food".to_owned(), "taste".to_owned()];
     let new = NewNote::new("k1", "likes tea", tags.clone(), Some(run)).expect("a note");
-    let now = world.at.shelves.now().await.expect("now");
-    let Noted::Kept(id) = remember(&world, "ada", new.clone()).await else {
+    let now = world.harness.records.now().await.expect("now");
+    let NoteOutcome::Stored(id) = remember(&world, "ada", new.clone()).await else {
         panic!("a new note is kept");
     };
-    world.pass(Millis(1_000));
-    for again in [new, note("k1", "likes coffee", &[])] {
-        assert_eq!(remember(&world, "ada", again).await, Noted::Known(id));
+    world.advance(Millis(1_000));
+    for again in [new, new_note("k1", "likes coffee", &[])] {
+        assert_eq!(remember(&world, "ada", again).await, NoteOutcome::Existing(id));
     }
-    let kept = Note {
-        id,
-        text: "likes tea".to_owned(),
-        tags,
-        run: Some(run),
-        at: now,
-    };
-    assert_eq!(listed(&world, None, 9).await, [kept]);
+    let kept = Note { id, text: "likes tea".to_owned(), tags, run: Some(run), at: now };
+    assert_eq!(list_notes(&world, None, 9).await, [kept]);
     // A key is its writer's own, and a resource's.
-    let other = remember(&world, "bob", note("k1", "likes tea", &[])).await;
-    assert!(matches!(other, Noted::Kept(other) if other != id));
+    let other = remember(&world, "bob", new_note("k1", "likes tea", &[])).await;
+    assert!(matches!(other, NoteOutcome::Stored(other) if other != id));
 }
 
 /// A list begins with the newest and goes on after one of them.
-pub async fn notes_are_listed_newest_first(world: World) {
-    keep(&world, &["one", "two", "three", "four"]).await;
-    let first = listed(&world, None, 2).await;
+pub async fn notes_are_listed_newest_first(world: StoreFixture) {
+    remember_all(&world, &["one", "two", "three", "four"]).await;
+    let first = list_notes(&world, None, 2).await;
     let last = first.last().map(|note| note.id);
     assert_eq!(texts(first), ["four", "three"]);
-    let rest = listed(&world, last, 9).await;
+    let rest = list_notes(&world, last, 9).await;
     let end = rest.last().map(|note| note.id);
     assert_eq!(texts(rest), ["two", "one"]);
-    assert_eq!(listed(&world, end, 9).await, []);
+    assert_eq!(list_notes(&world, end, 9).await, []);
     let unknown = Some(NoteId::from_bits(1));
-    assert_eq!(listed(&world, unknown, 9).await, []);
+    assert_eq!(list_notes(&world, unknown, 9).await, []);
 }
 
 /// Any word of a query finds, in any case; none lists the newest.
-pub async fn notes_are_recalled_by_their_words(world: World) {
-    keep(
+pub async fn notes_are_searched_by_words(world: StoreFixture) {
+    remember_all(
         &world,
-        &[
-            "The deploy key is in the safe",
-            "Prefers short answers",
-            "The build runs nightly",
-        ],
+        &["The deploy key is in the safe", "Prefers short answers", "The build runs nightly"],
     )
     .await;
-    assert_eq!(
-        recall(&world, "DEPLOY").await,
-        ["The deploy key is in the safe"]
-    );
+    assert_eq!(recall(&world, "DEPLOY").await, ["The deploy key is in the safe"]);
     let mut both = recall(&world, "nightly answers").await;
     both.sort();
     assert_eq!(both, ["Prefers short answers", "The build runs nightly"]);
     assert_eq!(recall(&world, "unheard").await, [""; 0]);
     // A part of a word is another word.
     assert_eq!(recall(&world, "night").await, [""; 0]);
-    let newest = [
-        "The build runs nightly",
-        "Prefers short answers",
-        "The deploy key is in the safe",
-    ];
+    let newest =
+        ["The build runs nightly", "Prefers short answers", "The deploy key is in the safe"];
     for nothing in ["", "  ", "?!"] {
         assert_eq!(recall(&world, nothing).await, newest, "{nothing:?}");
     }
-    let two = world.at.shelves.recall(&about("ada"), "the", 1).await;
+    let two = world.harness.records.search_notes(&resource_key("ada"), "the", 1).await;
     assert_eq!(two.expect("recall").len(), 1);
 }
 
 /// More of the words, rarer words and a shorter note weigh more than being new.
-pub async fn what_fits_better_comes_first(world: World) {
-    let others = [
-        "likes tea",
-        "likes jazz",
-        "likes chess",
-        "likes rain",
-        "naps",
-    ];
-    keep(&world, &others).await;
-    keep(
+pub async fn better_matches_come_first(world: StoreFixture) {
+    let others = ["likes tea", "likes jazz", "likes chess", "likes rain", "naps"];
+    remember_all(&world, &others).await;
+    remember_all(
         &world,
         &[
             "server berlin rack",
@@ -157,21 +135,21 @@ pub async fn what_fits_better_comes_first(world: World) {
 }
 
 /// Of notes that fit alike the newest comes first.
-pub async fn what_fits_alike_comes_newest_first(world: World) {
+pub async fn equal_matches_come_newest_first(world: StoreFixture) {
     for number in 0..5 {
         let key = number.to_string();
-        remember(&world, "ada", note(&key, "likes tea", &[&key])).await;
+        remember(&world, "ada", new_note(&key, "likes tea", &[&key])).await;
     }
-    keep(&world, &["something else"]).await;
-    let found = world.at.shelves.recall(&about("ada"), "tea", 9).await;
+    remember_all(&world, &["something else"]).await;
+    let found = world.harness.records.search_notes(&resource_key("ada"), "tea", 9).await;
     let tags = found.expect("recall").into_iter().map(|note| note.tags);
     let tags: Vec<String> = tags.flatten().collect();
     assert_eq!(tags, ["4", "3", "2", "1", "0"]);
 }
 
 /// What a model writes is words: nothing in it is an operator, a filter or an end.
-pub async fn a_query_has_no_syntax(world: World) {
-    keep(&world, &["alpha beta", "gamma delta", "epsilon zeta"]).await;
+pub async fn a_query_has_no_syntax(world: StoreFixture) {
+    remember_all(&world, &["alpha beta", "gamma delta", "epsilon zeta"]).await;
     let one = ["alpha beta"];
     for query in [
         "\"alpha",
@@ -203,8 +181,8 @@ pub async fn a_query_has_no_syntax(world: World) {
 }
 
 /// Marks on letters make no difference, on either side.
-pub async fn words_are_found_however_they_are_accented(world: World) {
-    keep(&world, &["Lives in Zürich", "Café au lait", "Peña, São"]).await;
+pub async fn search_ignores_accents(world: StoreFixture) {
+    remember_all(&world, &["Lives in Zürich", "Café au lait", "Peña, São"]).await;
     for query in ["zurich", "ZÜRICH", "Zu\u{308}rich"] {
         assert_eq!(recall(&world, query).await, ["Lives in Zürich"], "{query}");
     }
@@ -213,7 +191,7 @@ pub async fn words_are_found_however_they_are_accented(world: World) {
 }
 
 /// Where no blank stands between words, a part of a text is found all the same.
-pub async fn scripts_without_blanks_are_found(world: World) {
+pub async fn unspaced_scripts_are_searchable(world: StoreFixture) {
     let texts = [
         "彼女は東京に住んでいます",
         "京都が好き",
@@ -221,7 +199,7 @@ pub async fn scripts_without_blanks_are_found(world: World) {
         "ชอบกินข้าวผัด",
         "Meets 王小明 on Mondays",
     ];
-    keep(&world, &texts).await;
+    remember_all(&world, &texts).await;
     assert_eq!(recall(&world, "東京").await, [texts[0]]);
     assert_eq!(recall(&world, "京都").await, [texts[1]]);
     assert_eq!(recall(&world, "서울").await, [texts[2]]);
@@ -234,85 +212,80 @@ pub async fn scripts_without_blanks_are_found(world: World) {
 }
 
 /// A tag is a word of its note.
-pub async fn notes_are_found_by_their_tags(world: World) {
-    remember(
-        &world,
-        "ada",
-        note("1", "likes tea", &["preference", "飲み物"]),
-    )
-    .await;
-    remember(&world, "ada", note("2", "ships on Fridays", &["habit"])).await;
+pub async fn notes_are_found_by_their_tags(world: StoreFixture) {
+    remember(&world, "ada", new_note("1", "likes tea", &["preference", "飲み物"])).await;
+    remember(&world, "ada", new_note("2", "ships on Fridays", &["habit"])).await;
     assert_eq!(recall(&world, "preference").await, ["likes tea"]);
     assert_eq!(recall(&world, "飲み物").await, ["likes tea"]);
 }
 
 /// Nobody is told what was written about somebody else.
-pub async fn a_resource_sees_its_own_notes_only(world: World) {
-    remember(&world, "ada", note("1", "likes tea", &[])).await;
-    remember(&world, "ad", note("1", "likes coffee", &[])).await;
-    remember(&world, "ADA", note("1", "likes water", &[])).await;
+pub async fn a_resource_sees_its_own_notes_only(world: StoreFixture) {
+    remember(&world, "ada", new_note("1", "likes tea", &[])).await;
+    remember(&world, "ad", new_note("1", "likes coffee", &[])).await;
+    remember(&world, "ADA", new_note("1", "likes water", &[])).await;
     assert_eq!(recall(&world, "likes").await, ["likes tea"]);
     assert_eq!(recall(&world, "ada ADA ad").await, [""; 0]);
-    assert_eq!(texts(listed(&world, None, 9).await), ["likes tea"]);
-    let gone = world.at.shelves.clear_notes(&about("ad")).await;
+    assert_eq!(texts(list_notes(&world, None, 9).await), ["likes tea"]);
+    let gone = world.harness.records.clear_notes(&resource_key("ad")).await;
     assert_eq!(gone.expect("clear"), 1);
     assert_eq!(recall(&world, "likes").await, ["likes tea"]);
 }
 
 /// What a person has forgotten is neither listed nor found, and its key is free.
-pub async fn a_forgotten_note_is_not_found(world: World) {
-    keep(&world, &["likes tea", "likes jazz", "likes chess"]).await;
-    let notes = listed(&world, None, 9).await;
+pub async fn a_deleted_note_is_not_found(world: StoreFixture) {
+    remember_all(&world, &["likes tea", "likes jazz", "likes chess"]).await;
+    let notes = list_notes(&world, None, 9).await;
     let jazz = notes[1].id;
-    let forget = async |id| world.at.shelves.forget_note(id).await.expect("forget");
+    let forget = async |id| world.harness.records.delete_note(id).await.expect("forget");
     assert!(forget(jazz).await);
     assert!(!forget(jazz).await);
     assert_eq!(recall(&world, "jazz").await, [""; 0]);
     assert_eq!(recall(&world, "likes").await, ["likes chess", "likes tea"]);
-    world.pass(Millis(5));
-    keep(&world, &["likes jazz"]).await;
+    world.advance(Millis(5));
+    remember_all(&world, &["likes jazz"]).await;
     assert_eq!(recall(&world, "jazz").await, ["likes jazz"]);
-    let cleared = world.at.shelves.clear_notes(&about("ada")).await;
+    let cleared = world.harness.records.clear_notes(&resource_key("ada")).await;
     assert_eq!(cleared.expect("clear"), 3);
     assert_eq!(recall(&world, "likes jazz").await, [""; 0]);
-    assert_eq!(listed(&world, None, 9).await, []);
-    keep(&world, &["likes tea"]).await;
+    assert_eq!(list_notes(&world, None, 9).await, []);
+    remember_all(&world, &["likes tea"]).await;
     assert_eq!(recall(&world, "tea").await, ["likes tea"]);
 }
 
 /// A run is forgotten in time; what it has written down is not.
-pub async fn notes_outlive_the_run_that_wrote_them(world: World) {
-    let mut held = world.held(|_| {}).await;
+pub async fn notes_outlive_the_run_that_wrote_them(world: StoreFixture) {
+    let mut held = world.open_and_claim(|_| {}).await;
     let new = NewNote::new("k", "likes tea", Vec::new(), Some(held.run)).expect("a note");
     remember(&world, "ada", new).await;
-    held.write(ends()).await;
+    held.append_ok(end_batch()).await;
     // The newest run of all is kept.
     world.open(|_| {}).await;
-    world.pass(Millis::from_secs(1_000));
-    let ask = PruneAsk {
-        runs_older: Millis::from_secs(1),
-        blobs_older: Millis::from_secs(1),
+    world.advance(Millis::from_secs(1_000));
+    let ask = PruneRequest {
+        runs_older_than: Millis::from_secs(1),
+        blobs_older_than: Millis::from_secs(1),
         limit: 10,
     };
-    let pruned = world.at.store.prune(ask).await.expect("prune");
+    let pruned = world.harness.store.prune(ask).await.expect("prune");
     assert_eq!(pruned.runs, 1);
-    let notes = listed(&world, None, 9).await;
+    let notes = list_notes(&world, None, 9).await;
     assert_eq!(notes[0].run, Some(held.run));
 }
 
 /// Beyond the bound a note is refused, and none is removed to make room.
-pub async fn so_many_notes_are_kept(world: World) {
-    for from in (0..NOTES_MAX).step_by(usize::try_from(AT_ONCE).unwrap_or(1)) {
-        let numbers = (from..from + AT_ONCE).map(|number| number.to_string());
-        let notes = numbers.map(|key| note(&key, &format!("note {key}"), &[]));
+pub async fn notes_are_limited(world: StoreFixture) {
+    for from in (0..NOTES_MAX).step_by(usize::try_from(BATCH_SIZE).unwrap_or(1)) {
+        let numbers = (from..from + BATCH_SIZE).map(|number| number.to_string());
+        let notes = numbers.map(|key| new_note(&key, &format!("note {key}"), &[]));
         let noted = join_all(notes.map(|note| remember(&world, "ada", note))).await;
-        assert!(noted.iter().all(|noted| matches!(noted, Noted::Kept(_))));
+        assert!(noted.iter().all(|noted| matches!(noted, NoteOutcome::Stored(_))));
     }
-    let one_more = remember(&world, "ada", note("more", "one more", &[])).await;
-    assert_eq!(one_more, Noted::Full);
-    let known = remember(&world, "ada", note("77", "again", &[])).await;
-    assert!(matches!(known, Noted::Known(_)));
+    let one_more = remember(&world, "ada", new_note("more", "one more", &[])).await;
+    assert_eq!(one_more, NoteOutcome::Full);
+    let known = remember(&world, "ada", new_note("77", "again", &[])).await;
+    assert!(matches!(known, NoteOutcome::Existing(_)));
     assert_eq!(recall(&world, "77").await, ["note 77"]);
-    let other = remember(&world, "bob", note("more", "one more", &[])).await;
-    assert!(matches!(other, Noted::Kept(_)));
+    let other = remember(&world, "bob", new_note("more", "one more", &[])).await;
+    assert!(matches!(other, NoteOutcome::Stored(_)));
 }

@@ -11,16 +11,16 @@ use longhaul_core::id::{LaneKey, RunId};
 use longhaul_core::policy::LaneOnPark;
 use longhaul_core::time::Timestamp;
 
-struct Stay {
+struct LaneHold {
     run: RunId,
     from: Timestamp,
     to: Timestamp,
 }
 
 pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
-    let mut lanes: BTreeMap<LaneKey, Vec<Stay>> = BTreeMap::new();
+    let mut lanes: BTreeMap<LaneKey, Vec<LaneHold>> = BTreeMap::new();
     for (run, entries) in journals {
-        for (lane, stay) in stays(*run, entries) {
+        for (lane, stay) in lane_holds(*run, entries) {
             lanes.entry(lane).or_default().push(stay);
         }
     }
@@ -29,10 +29,7 @@ pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
         for pair in stays.windows(2) {
             let [before, after] = pair else { continue };
             if after.from <= before.to {
-                return Err(format!(
-                    "I6: {} and {} overlap in {lane}",
-                    before.run, after.run
-                ));
+                return Err(format!("I6: {} and {} overlap in {lane}", before.run, after.run));
             }
         }
     }
@@ -41,7 +38,7 @@ pub(super) fn check(journals: &[(RunId, Vec<Entry>)]) -> Result<(), String> {
 
 /// The times in which a run held its lane: from a claim to its end, or, if it
 /// lets the next one go while it rests, from each claim to the next rest.
-fn stays(run: RunId, entries: &[Entry]) -> Vec<(LaneKey, Stay)> {
+fn lane_holds(run: RunId, entries: &[Entry]) -> Vec<(LaneKey, LaneHold)> {
     let Some(Event::RunCreated(created)) = entries.first().map(|entry| &entry.event) else {
         return Vec::new();
     };
@@ -61,7 +58,7 @@ fn stays(run: RunId, entries: &[Entry]) -> Vec<(LaneKey, Stay)> {
             && let Some(from) = from.take()
         {
             let to = entry.at;
-            stays.push((lane.clone(), Stay { run, from, to }));
+            stays.push((lane.clone(), LaneHold { run, from, to }));
         }
     }
     stays

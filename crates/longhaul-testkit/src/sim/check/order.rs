@@ -10,14 +10,14 @@ use longhaul_core::event::entry::Entry;
 use longhaul_core::id::{GateId, SteerId};
 
 pub(super) fn check(entries: &[Entry]) -> Result<(), String> {
-    sequence(entries)?;
-    epochs(entries)?;
-    gates(entries)?;
-    steers(entries)?;
-    ending(entries)
+    check_sequence(entries)?;
+    check_epochs(entries)?;
+    check_gates(entries)?;
+    check_steers(entries)?;
+    check_end(entries)
 }
 
-fn sequence(entries: &[Entry]) -> Result<(), String> {
+fn check_sequence(entries: &[Entry]) -> Result<(), String> {
     for (place, entry) in entries.iter().enumerate() {
         if entry.seq.0 != place as u64 + 1 {
             return Err(format!("I1: place {} holds event {}", place + 1, entry.seq));
@@ -26,7 +26,7 @@ fn sequence(entries: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-fn epochs(entries: &[Entry]) -> Result<(), String> {
+fn check_epochs(entries: &[Entry]) -> Result<(), String> {
     let mut highest = 0;
     let mut workers = BTreeMap::new();
     for entry in entries {
@@ -46,7 +46,7 @@ fn epochs(entries: &[Entry]) -> Result<(), String> {
     Ok(())
 }
 
-fn gates(entries: &[Entry]) -> Result<(), String> {
+fn check_gates(entries: &[Entry]) -> Result<(), String> {
     let mut open: BTreeSet<GateId> = BTreeSet::new();
     for entry in entries {
         #[expect(clippy::wildcard_enum_match_arm, reason = "only gates are looked at")]
@@ -61,10 +61,7 @@ fn gates(entries: &[Entry]) -> Result<(), String> {
             _ => continue,
         };
         if !open.remove(&ended) {
-            return Err(format!(
-                "I5: {ended} ended twice, the second time at event {}",
-                entry.seq
-            ));
+            return Err(format!("I5: {ended} ended twice, the second time at event {}", entry.seq));
         }
     }
     match open.first() {
@@ -73,13 +70,10 @@ fn gates(entries: &[Entry]) -> Result<(), String> {
     }
 }
 
-fn steers(entries: &[Entry]) -> Result<(), String> {
+fn check_steers(entries: &[Entry]) -> Result<(), String> {
     let mut open: BTreeSet<SteerId> = BTreeSet::new();
     for entry in entries {
-        #[expect(
-            clippy::wildcard_enum_match_arm,
-            reason = "only messages are looked at"
-        )]
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only messages are looked at")]
         let settled = match &entry.event {
             Event::SteerQueued(data) => {
                 open.insert(data.steer);
@@ -91,31 +85,22 @@ fn steers(entries: &[Entry]) -> Result<(), String> {
             _ => continue,
         };
         if !open.remove(&settled) {
-            return Err(format!(
-                "{settled} was settled twice, at event {}",
-                entry.seq
-            ));
+            return Err(format!("{settled} was settled twice, at event {}", entry.seq));
         }
     }
     match open.first() {
         None => Ok(()),
-        Some(steer) => Err(format!(
-            "{steer} was acknowledged and never read or dropped"
-        )),
+        Some(steer) => Err(format!("{steer} was acknowledged and never read or dropped")),
     }
 }
 
-fn ending(entries: &[Entry]) -> Result<(), String> {
+fn check_end(entries: &[Entry]) -> Result<(), String> {
     let end = entries.iter().position(|entry| entry.event.is_terminal());
     match end {
         None => Err("the run never ended".into()),
         Some(end) if end + 1 < entries.len() => {
             let after = &entries[end + 1];
-            Err(format!(
-                "I7: `{}` stands after the end, at {}",
-                after.event.kind(),
-                after.seq
-            ))
+            Err(format!("I7: `{}` stands after the end, at {}", after.event.kind(), after.seq))
         }
         Some(_) => Ok(()),
     }

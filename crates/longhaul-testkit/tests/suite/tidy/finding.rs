@@ -6,9 +6,9 @@ use std::fmt::{self, Display};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// `file:line`, or the file alone where no line says it.
-    pub(crate) place: String,
-    pub(crate) wrong: String,
-    pub(crate) mend: String,
+    pub(crate) location: String,
+    pub(crate) problem: String,
+    pub(crate) fix: String,
 }
 
 impl Finding {
@@ -19,17 +19,13 @@ impl Finding {
 
     /// A finding about a file as a whole, or about something that has no file.
     pub(crate) fn new(place: impl Into<String>, wrong: impl Into<String>, mend: &str) -> Self {
-        Self {
-            place: place.into(),
-            wrong: wrong.into(),
-            mend: mend.to_owned(),
-        }
+        Self { location: place.into(), problem: wrong.into(), fix: mend.to_owned() }
     }
 }
 
 impl Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}\n    mend: {}", self.place, self.wrong, self.mend)
+        write!(f, "{}: {}\n    mend: {}", self.location, self.problem, self.fix)
     }
 }
 
@@ -37,24 +33,16 @@ impl Display for Finding {
 #[track_caller]
 pub(crate) fn assert_none(findings: Vec<Finding>) {
     let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
-    assert!(
-        said.is_empty(),
-        "{} findings\n\n{}\n",
-        said.len(),
-        said.join("\n")
-    );
+    assert!(said.is_empty(), "{} findings\n\n{}\n", said.len(), said.join("\n"));
 }
 
 /// What the checks of the checks compare: `place: wrong`, without the advice.
-pub(crate) fn said(findings: &[Finding]) -> Vec<String> {
-    findings
-        .iter()
-        .map(|found| format!("{}: {}", found.place, found.wrong))
-        .collect()
+pub(crate) fn summaries(findings: &[Finding]) -> Vec<String> {
+    findings.iter().map(|found| format!("{}: {}", found.location, found.problem)).collect()
 }
 
 #[test]
-fn a_finding_names_the_place_the_fault_and_the_way_out() {
+fn a_finding_has_location_problem_and_fix() {
     let found = Finding::at("a.rs", 7, "is too long", "split it");
     assert_eq!(found.to_string(), "a.rs:7: is too long\n    mend: split it");
 }
@@ -62,8 +50,5 @@ fn a_finding_names_the_place_the_fault_and_the_way_out() {
 #[test]
 #[should_panic(expected = "2 findings")]
 fn all_findings_are_shown_at_once() {
-    assert_none(vec![
-        Finding::new("a", "x", "y"),
-        Finding::new("b", "x", "y"),
-    ]);
+    assert_none(vec![Finding::new("a", "x", "y"), Finding::new("b", "x", "y")]);
 }

@@ -8,14 +8,14 @@ use syn::visit::{self, Visit};
 use syn::{Block, FnArg, ImplItemFn, ItemFn, ItemImpl, Signature, TraitItemFn};
 
 use super::finding::Finding;
-use super::house::Text;
+use super::sources::SourceFile;
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const ARGUMENTS_MAX: usize = 4;
 
 /// Measures every file of Rust and every function in it.
-pub(crate) fn check(files: &[Text]) -> Vec<Finding> {
+pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| file.is_rust()) {
         let lines = file.text.lines().count();
@@ -25,69 +25,56 @@ pub(crate) fn check(files: &[Text]) -> Vec<Finding> {
             findings.push(Finding::new(&file.path, wrong, mend));
         }
         let Ok(ast) = syn::parse_file(&file.text) else {
-            findings.push(Finding::new(
-                &file.path,
-                "does not parse as Rust",
-                "see cargo check",
-            ));
+            findings.push(Finding::new(&file.path, "does not parse as Rust", "see cargo check"));
             continue;
         };
-        let mut ruler = Ruler {
-            file: &file.path,
-            foreign: false,
-            findings,
-        };
+        let mut ruler = LimitVisitor { file: &file.path, is_trait_impl: false, findings };
         ruler.visit_file(&ast);
         findings = ruler.findings;
     }
     findings
 }
 
-struct Ruler<'a> {
+struct LimitVisitor<'a> {
     file: &'a str,
     /// Inside `impl Trait for ...`: the trait has settled the arguments.
-    foreign: bool,
+    is_trait_impl: bool,
     findings: Vec<Finding>,
 }
 
-impl Ruler<'_> {
+impl LimitVisitor<'_> {
     fn measure(&mut self, signature: &Signature, body: Option<&Block>) {
         let begin = signature.span().start().line;
         let name = &signature.ident;
-        let taken = signature
-            .inputs
-            .iter()
-            .filter(|input| matches!(input, FnArg::Typed(_)))
-            .count();
-        if taken > ARGUMENTS_MAX && !self.foreign {
+        let taken =
+            signature.inputs.iter().filter(|input| matches!(input, FnArg::Typed(_))).count();
+        if taken > ARGUMENTS_MAX && !self.is_trait_impl {
             let wrong = format!("`{name}` takes {taken} arguments, {ARGUMENTS_MAX} at most");
             let mend = "gather them in a struct with a name";
-            self.findings
-                .push(Finding::at(self.file, begin, wrong, mend));
+            self.findings.push(Finding::at(self.file, begin, wrong, mend));
         }
         let end = body.map_or(begin, |body| body.brace_token.span.close().end().line);
         let lines = end - begin + 1;
         if lines > FUNCTION_LINES_MAX {
             let wrong = format!("`{name}` has {lines} lines, {FUNCTION_LINES_MAX} at most");
             let mend = "let the parent branch and give each leaf a function";
-            self.findings
-                .push(Finding::at(self.file, begin, wrong, mend));
+            self.findings.push(Finding::at(self.file, begin, wrong, mend));
         }
     }
 }
 
-impl<'ast> Visit<'ast> for Ruler<'_> {
+impl<'ast> Visit<'ast> for LimitVisitor<'_> {
     fn visit_item_fn(&mut self, item: &'ast ItemFn) {
-        let foreign = std::mem::replace(&mut self.foreign, false);
+        let foreign = std::mem::replace(&mut self.is_trait_impl, false);
         self.measure(&item.sig, Some(&item.block));
         visit::visit_item_fn(self, item);
-        self.foreign = foreign;
+        self.is_trait_impl = foreign;
     }
 
     fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
-        let foreign = std::mem::replace(&mut self.foreign, item.trait_.is_some());
+        let foreign = std::mem::replace(&mut self.is_trait_impl, item.trait_.is_some());
         visit::visit_item_impl(self, item);
-        self.foreign = foreign;
+        self.is_trait_impl = foreign;
     }
 
     fn visit_impl_item_fn(&mut self, item: &'ast ImplItemFn) {
@@ -103,35 +90,25 @@ impl<'ast> Visit<'ast> for Ruler<'_> {
 
 #[cfg(test)]
 mod checked {
-    use super::super::finding::said;
-    use super::super::house::Text;
+    use super::super::finding::summaries;
+    use super::super::sources::SourceFile;
     use super::check;
 
     fn about(text: String) -> Vec<String> {
-        said(&check(&[Text {
-            path: "a.rs".to_owned(),
-            text,
-            executable: false,
-        }]))
+        summaries(&check(&[SourceFile { path: "a.rs".to_owned(), text, executable: false }]))
     }
 
     #[test]
-    fn what_reaches_a_limit_is_fine_and_what_passes_it_is_found() {
+    fn only_values_above_a_limit_are_found() {
         let function = |lines: usize| format!("fn f() {{\n{}}}\n", "    g();\n".repeat(lines - 2));
         assert_eq!(about(function(70)), Vec::<String>::new());
-        assert_eq!(
-            about(function(71)),
-            ["a.rs:1: `f` has 71 lines, 70 at most"]
-        );
+        assert_eq!(about(function(71)), ["a.rs:1: `f` has 71 lines, 70 at most"]);
         assert_eq!(about("// x\n".repeat(500)), Vec::<String>::new());
-        assert_eq!(
-            about("// x\n".repeat(501)),
-            ["a.rs: 501 lines, 500 at most"]
-        );
+        assert_eq!(about("// x\n".repeat(501)), ["a.rs: 501 lines, 500 at most"]);
     }
 
     #[test]
-    fn self_is_not_an_argument_and_a_trait_settles_its_own() {
+    fn self_is_not_an_argument_and_trait_impls_are_exempt() {
         let text = "
             trait T { fn four(&self, a: A, b: B, c: C, d: D); fn five(a: A, b: B, c: C, d: D, e: E); }
             impl T for S { fn five(a: A, b: B, c: C, d: D, e: E) {} }
@@ -147,9 +124,6 @@ mod checked {
     #[test]
     fn a_function_inside_a_function_is_measured_too() {
         let text = "fn f() {\n    fn g(a: A, b: B, c: C, d: D, e: E) {}\n}\n";
-        assert_eq!(
-            about(text.to_owned()),
-            ["a.rs:2: `g` takes 5 arguments, 4 at most"]
-        );
+        assert_eq!(about(text.to_owned()), ["a.rs:2: `g` takes 5 arguments, 4 at most"]);
     }
 }

@@ -4,7 +4,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::finding::Finding;
-use super::house::Text;
+use super::sources::SourceFile;
 
 /// How a crate depends on another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,10 +43,8 @@ pub(crate) struct Manifest {
 }
 
 /// The manifests of all crates; one that does not parse is a finding.
-pub(crate) fn crates(files: &[Text]) -> (Vec<Manifest>, Vec<Finding>) {
-    let manifests = files
-        .iter()
-        .filter(|file| file.room() == Some("Cargo.toml"));
+pub(crate) fn crates(files: &[SourceFile]) -> (Vec<Manifest>, Vec<Finding>) {
+    let manifests = files.iter().filter(|file| file.crate_path() == Some("Cargo.toml"));
     let mut read = Vec::new();
     let mut findings = Vec::new();
     for result in manifests.map(parse) {
@@ -59,13 +57,9 @@ pub(crate) fn crates(files: &[Text]) -> (Vec<Manifest>, Vec<Finding>) {
 }
 
 /// Reads one manifest.
-pub(crate) fn parse(file: &Text) -> Result<Manifest, Finding> {
+pub(crate) fn parse(file: &SourceFile) -> Result<Manifest, Finding> {
     let fault = |error: toml::de::Error| {
-        Finding::new(
-            &file.path,
-            format!("does not parse: {}", error.message()),
-            "write valid TOML",
-        )
+        Finding::new(&file.path, format!("does not parse: {}", error.message()), "write valid TOML")
     };
     let parsed = DeTable::parse(&file.text).map_err(fault)?;
     let root = parsed.get_ref();
@@ -79,13 +73,9 @@ pub(crate) fn parse(file: &Text) -> Result<Manifest, Finding> {
     let shared = table(root, "workspace").and_then(|workspace| table(workspace, "dependencies"));
     Ok(Manifest {
         path: file.path.clone(),
-        name: package
-            .and_then(|package| string(package, "name"))
-            .unwrap_or_default(),
+        name: package.and_then(|package| string(package, "name")).unwrap_or_default(),
         dependencies,
-        shared: shared
-            .map(|found| list(found, Kind::Normal, &file.text))
-            .unwrap_or_default(),
+        shared: shared.map(|found| list(found, Kind::Normal, &file.text)).unwrap_or_default(),
         lints: table(root, "lints").is_some_and(inherited),
         inherits: package.map(inherits).unwrap_or_default(),
     })
@@ -97,12 +87,8 @@ fn sections(root: &DeTable<'_>, text: &str) -> Vec<Dependency> {
         ("build-dependencies", Kind::Build),
         ("dev-dependencies", Kind::Dev),
     ];
-    let found = kinds
-        .into_iter()
-        .filter_map(|(name, kind)| Some((table(root, name)?, kind)));
-    found
-        .flat_map(|(section, kind)| list(section, kind, text))
-        .collect()
+    let found = kinds.into_iter().filter_map(|(name, kind)| Some((table(root, name)?, kind)));
+    found.flat_map(|(section, kind)| list(section, kind, text)).collect()
 }
 
 fn list(section: &DeTable<'_>, kind: Kind, text: &str) -> Vec<Dependency> {
@@ -124,9 +110,8 @@ fn list(section: &DeTable<'_>, kind: Kind, text: &str) -> Vec<Dependency> {
 }
 
 fn inherits(package: &DeTable<'_>) -> Vec<String> {
-    let fields = package
-        .iter()
-        .filter(|(_, value)| value.get_ref().as_table().is_some_and(inherited));
+    let fields =
+        package.iter().filter(|(_, value)| value.get_ref().as_table().is_some_and(inherited));
     fields.map(|(key, _)| key.get_ref().to_string()).collect()
 }
 
@@ -143,14 +128,12 @@ fn string(root: &DeTable<'_>, name: &str) -> Option<String> {
 }
 
 fn get<'a, 'i>(root: &'a DeTable<'i>, name: &str) -> Option<&'a Spanned<DeValue<'i>>> {
-    root.iter()
-        .find(|(key, _)| key.get_ref() == name)
-        .map(|(_, value)| value)
+    root.iter().find(|(key, _)| key.get_ref() == name).map(|(_, value)| value)
 }
 
 #[test]
 fn a_manifest_is_read_with_its_sections_and_lines() {
-    let files = super::house::fixture(
+    let files = super::sources::fixture(
         r#"
         //- crates/a/Cargo.toml
         [package]
@@ -167,22 +150,14 @@ fn a_manifest_is_read_with_its_sections_and_lines() {
     let read = parse(&files[0]).expect("it parses");
     assert_eq!((read.name.as_str(), read.lints), ("a", true));
     assert_eq!(read.inherits, ["edition"]);
-    let [b, c] = read.dependencies.as_slice() else {
-        panic!("two dependencies")
-    };
-    assert_eq!(
-        (b.kind, b.line, b.inherited, b.renamed),
-        (Kind::Normal, 7, true, false)
-    );
-    assert_eq!(
-        (c.kind, c.line, c.inherited, c.renamed),
-        (Kind::Build, 9, false, true)
-    );
+    let [b, c] = read.dependencies.as_slice() else { panic!("two dependencies") };
+    assert_eq!((b.kind, b.line, b.inherited, b.renamed), (Kind::Normal, 7, true, false));
+    assert_eq!((c.kind, c.line, c.inherited, c.renamed), (Kind::Build, 9, false, true));
 }
 
 #[test]
 fn a_manifest_that_does_not_parse_is_a_finding() {
-    let files = super::house::fixture("//- crates/a/Cargo.toml\n[package\n");
+    let files = super::sources::fixture("//- crates/a/Cargo.toml\n[package\n");
     let (read, findings) = crates(&files);
     assert!(read.is_empty());
     assert_eq!(findings.len(), 1);

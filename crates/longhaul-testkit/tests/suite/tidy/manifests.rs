@@ -1,13 +1,13 @@
 //! Every manifest takes versions, lints and its own facts from the workspace.
 
 use super::finding::Finding;
-use super::house::Text;
 use super::manifest::{self, Manifest};
+use super::sources::SourceFile;
 
 const INHERITED: &[&str] = &["version", "edition", "rust-version", "license"];
 
 /// Looks for what a manifest says by itself, and for shared versions that nobody uses.
-pub(crate) fn check(files: &[Text]) -> Vec<Finding> {
+pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let (manifests, mut findings) = manifest::crates(files);
     for manifest in &manifests {
         findings.extend(check_one(manifest));
@@ -25,22 +25,12 @@ fn check_one(manifest: &Manifest) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !manifest.lints {
         let mend = "add `[lints]` with `workspace = true`";
-        findings.push(Finding::new(
-            &manifest.path,
-            "does not take the house's lints",
-            mend,
-        ));
+        findings.push(Finding::new(&manifest.path, "does not take the house's lints", mend));
     }
-    for field in INHERITED
-        .iter()
-        .filter(|field| !manifest.inherits.iter().any(|has| has == *field))
+    for field in INHERITED.iter().filter(|field| !manifest.inherits.iter().any(|has| has == *field))
     {
         let mend = format!("write `{field}.workspace = true`");
-        findings.push(Finding::new(
-            &manifest.path,
-            format!("has its own {field}"),
-            &mend,
-        ));
+        findings.push(Finding::new(&manifest.path, format!("has its own {field}"), &mend));
     }
     for found in &manifest.dependencies {
         if !found.inherited {
@@ -73,12 +63,12 @@ fn check_root(root: &Manifest, manifests: &[Manifest]) -> Vec<Finding> {
 
 #[cfg(test)]
 mod checked {
-    use super::super::finding::said;
-    use super::super::house::fixture;
+    use super::super::finding::summaries;
+    use super::super::sources::fixture;
     use super::check;
 
     #[test]
-    fn a_manifest_that_takes_all_from_the_workspace_is_fine() {
+    fn a_manifest_that_inherits_everything_is_accepted() {
         let house = r#"
         //- Cargo.toml
         [workspace.dependencies]
@@ -96,11 +86,11 @@ mod checked {
         [dependencies]
         serde = { workspace = true, features = ["rc"] }
         "#;
-        assert_eq!(said(&check(&fixture(house))), Vec::<String>::new());
+        assert_eq!(summaries(&check(&fixture(house))), Vec::<String>::new());
     }
 
     #[test]
-    fn what_a_manifest_says_by_itself_is_found() {
+    fn values_that_are_not_inherited_are_found() {
         let house = r#"
         //- Cargo.toml
         [workspace.dependencies]
@@ -118,7 +108,7 @@ mod checked {
         serde = "1"
         "#;
         assert_eq!(
-            said(&check(&fixture(house))),
+            summaries(&check(&fixture(house))),
             [
                 "crates/a/Cargo.toml: does not take the house's lints",
                 "crates/a/Cargo.toml: has its own edition",

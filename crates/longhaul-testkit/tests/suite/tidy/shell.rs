@@ -1,13 +1,13 @@
 //! Shell scripts: bash, executable, and stopped by their first error.
 
 use super::finding::Finding;
-use super::house::Text;
+use super::sources::SourceFile;
 
 const SHEBANG: &str = "#!/usr/bin/env bash";
 const STRICT: &str = "set -euo pipefail";
 
 /// Looks at every script, and at every file that begins like one.
-pub(crate) fn check(files: &[Text]) -> Vec<Finding> {
+pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| is_script(file)) {
         let sourced = file.path.ends_with(".sh");
@@ -32,13 +32,13 @@ pub(crate) fn check(files: &[Text]) -> Vec<Finding> {
     findings
 }
 
-fn is_script(file: &Text) -> bool {
+fn is_script(file: &SourceFile) -> bool {
     let named = file.path.ends_with(".sh") || file.path == ".ci/run";
     named || file.executable && !file.is_rust() || file.text.starts_with("#!") && !file.is_rust()
 }
 
 #[test]
-fn a_careless_script_is_found() {
+fn a_script_without_strict_mode_is_found() {
     let house = "
         //- scripts/good +x
         #!/usr/bin/env bash
@@ -54,7 +54,7 @@ fn a_careless_script_is_found() {
         cc gcc
         ";
     assert_eq!(
-        super::finding::said(&check(&super::house::fixture(house))),
+        super::finding::summaries(&check(&super::sources::fixture(house))),
         [
             "scripts/bad:1: is not a bash script by its first line",
             "scripts/bad: goes on after an error",

@@ -4,28 +4,25 @@ use proc_macro2::{Delimiter, Ident, TokenStream, TokenTree};
 
 /// An identifier or keyword and the line it stands on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Word {
+pub(crate) struct Token {
     pub(crate) text: String,
     pub(crate) line: usize,
 }
 
 /// Every word of a Rust file; none if it does not even lex (the compiler says so better).
-pub(crate) fn words(text: &str) -> Vec<Word> {
+pub(crate) fn all_tokens(text: &str) -> Vec<Token> {
     let mut found = Vec::new();
     collect(text.parse().unwrap_or_default(), &mut found);
     found
 }
 
-fn collect(tokens: TokenStream, found: &mut Vec<Word>) {
+fn collect(tokens: TokenStream, found: &mut Vec<Token>) {
     for token in tokens {
         match token {
             TokenTree::Group(group) => collect(group.stream(), found),
             TokenTree::Ident(ident) => {
                 let line = ident.span().start().line;
-                found.push(Word {
-                    text: ident.to_string(),
-                    line,
-                });
+                found.push(Token { text: ident.to_string(), line });
             }
             TokenTree::Punct(_) | TokenTree::Literal(_) => {}
         }
@@ -33,13 +30,13 @@ fn collect(tokens: TokenStream, found: &mut Vec<Word>) {
 }
 
 /// The words of every attribute, such as `["cfg", "test"]` for `#[cfg(test)]`.
-pub(crate) fn attributes(text: &str) -> Vec<Vec<Word>> {
+pub(crate) fn attributes(text: &str) -> Vec<Vec<Token>> {
     let mut found = Vec::new();
     collect_attributes(text.parse().unwrap_or_default(), &mut found);
     found
 }
 
-fn collect_attributes(tokens: TokenStream, found: &mut Vec<Vec<Word>>) {
+fn collect_attributes(tokens: TokenStream, found: &mut Vec<Vec<Token>>) {
     let mut after_hash = false;
     for token in tokens {
         if let TokenTree::Group(group) = &token {
@@ -106,38 +103,24 @@ fn keep(path: &mut Vec<String>, line: usize, found: &mut Vec<(Vec<String>, usize
 }
 
 #[test]
-fn words_leave_comments_and_strings_out_and_look_into_macros() {
+fn tokens_exclude_comments_and_strings_and_include_macros() {
     let text = "// a\nfn b() {\n    println!(\"c {}\", d);\n}\n";
-    let found: Vec<_> = words(text)
-        .into_iter()
-        .map(|word| (word.text, word.line))
-        .collect();
+    let found: Vec<_> = all_tokens(text).into_iter().map(|word| (word.text, word.line)).collect();
     let expected = [("fn", 2), ("b", 2), ("println", 3), ("d", 3)];
     assert_eq!(found, expected.map(|(text, line)| (text.to_owned(), line)));
 }
 
 #[test]
-fn attributes_are_told_from_arrays() {
+fn attributes_are_distinguished_from_arrays() {
     let found = attributes("#![one]\n#[two(three)]\nfn f() -> [u8; 1] { [four] }");
     let first: Vec<_> = found.iter().map(|words| words[0].text.as_str()).collect();
     assert_eq!(first, ["one", "two"]);
-    assert_eq!(
-        found[1][1],
-        Word {
-            text: "three".to_owned(),
-            line: 2
-        }
-    );
+    assert_eq!(found[1][1], Token { text: "three".to_owned(), line: 2 });
 }
 
 #[test]
 fn paths_are_found_between_the_tokens_of_a_macro() {
-    let tokens = "a, crate::b::c(super::d::E { f: self.g }), std::crate_h"
-        .parse()
-        .expect("lexes");
-    let found: Vec<_> = paths(tokens)
-        .into_iter()
-        .map(|(path, _)| path.join("::"))
-        .collect();
+    let tokens = "a, crate::b::c(super::d::E { f: self.g }), std::crate_h".parse().expect("lexes");
+    let found: Vec<_> = paths(tokens).into_iter().map(|(path, _)| path.join("::")).collect();
     assert_eq!(found, ["crate::b::c", "super::d::E"]);
 }

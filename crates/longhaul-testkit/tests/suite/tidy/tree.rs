@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use syn::{Attribute, Expr, Item, Lit, Meta};
 
-use super::house::Text;
+use super::sources::SourceFile;
 use super::tokens;
 
 /// A file as a module.
@@ -26,28 +26,18 @@ pub(crate) struct Tree {
 
 /// Every tree of the house. A file that does not parse has no children; the
 /// compiler says what is wrong with it.
-pub(crate) fn trees(files: &[Text]) -> Vec<Tree> {
-    let texts: BTreeMap<&str, &str> = files
-        .iter()
-        .map(|file| (file.path.as_str(), file.text.as_str()))
-        .collect();
-    let roots = files.iter().filter(|file| file.room().is_some_and(is_root));
+pub(crate) fn trees(files: &[SourceFile]) -> Vec<Tree> {
+    let texts: BTreeMap<&str, &str> =
+        files.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect();
+    let roots = files.iter().filter(|file| file.crate_path().is_some_and(is_root));
     let trees = roots.map(|file| {
-        let mut planter = Planter {
-            texts: &texts,
-            modules: Vec::new(),
-        };
-        planter.plant(
-            Spot {
-                names: Vec::new(),
-                for_tests: false,
-            },
+        let mut planter = TreeBuilder { texts: &texts, modules: Vec::new() };
+        planter.add_file(
+            ModulePath { names: Vec::new(), for_tests: false },
             &file.path,
             folder(&file.path),
         );
-        Tree {
-            modules: planter.modules,
-        }
+        Tree { modules: planter.modules }
     });
     trees.collect()
 }
@@ -68,19 +58,19 @@ fn folder(path: &str) -> &str {
 
 /// Where in the tree a module stands.
 #[derive(Debug, Clone)]
-struct Spot {
+struct ModulePath {
     names: Vec<String>,
     for_tests: bool,
 }
 
-struct Planter<'a> {
+struct TreeBuilder<'a> {
     texts: &'a BTreeMap<&'a str, &'a str>,
     modules: Vec<Module>,
 }
 
-impl Planter<'_> {
+impl TreeBuilder<'_> {
     /// Adds a file and, from its `mod` lines, the files below it.
-    fn plant(&mut self, spot: Spot, file: &str, children: &str) {
+    fn add_file(&mut self, spot: ModulePath, file: &str, children: &str) {
         let Some(text) = self.texts.get(file) else {
             return;
         };
@@ -90,17 +80,12 @@ impl Planter<'_> {
             attrs: vec![],
             items: vec![],
         });
-        self.grow(&ast.items, &spot, (file, children));
-        let Spot { names, for_tests } = spot;
-        self.modules.push(Module {
-            names,
-            file: file.to_owned(),
-            ast,
-            for_tests,
-        });
+        self.add_items(&ast.items, &spot, (file, children));
+        let ModulePath { names, for_tests } = spot;
+        self.modules.push(Module { names, file: file.to_owned(), ast, for_tests });
     }
 
-    fn grow(&mut self, items: &[Item], spot: &Spot, (file, children): (&str, &str)) {
+    fn add_items(&mut self, items: &[Item], spot: &ModulePath, (file, children): (&str, &str)) {
         for item in items {
             let Item::Mod(item) = item else { continue };
             let name = item.ident.to_string();
@@ -109,18 +94,15 @@ impl Planter<'_> {
             below.for_tests |= is_for_tests(&item.attrs);
             let folder_below = format!("{children}/{name}");
             if let Some((_, items)) = &item.content {
-                self.grow(items, &below, (file, &folder_below));
+                self.add_items(items, &below, (file, &folder_below));
             } else if let Some(path) = path_attribute(&item.attrs) {
                 let path = format!("{}/{path}", folder(file));
                 let beside = folder(&path).to_owned();
-                self.plant(below, &path, &beside);
-            } else if self
-                .texts
-                .contains_key(format!("{folder_below}.rs").as_str())
-            {
-                self.plant(below, &format!("{folder_below}.rs"), &folder_below);
+                self.add_file(below, &path, &beside);
+            } else if self.texts.contains_key(format!("{folder_below}.rs").as_str()) {
+                self.add_file(below, &format!("{folder_below}.rs"), &folder_below);
             } else {
-                self.plant(below, &format!("{folder_below}/mod.rs"), &folder_below);
+                self.add_file(below, &format!("{folder_below}/mod.rs"), &folder_below);
             }
         }
     }
@@ -146,7 +128,7 @@ pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::Path(path) => path.is_ident("test"),
         Meta::List(list) => {
-            let words = tokens::words(&list.tokens.to_string());
+            let words = tokens::all_tokens(&list.tokens.to_string());
             list.path.is_ident("cfg") && words.first().is_some_and(|word| word.text == "test")
         }
         Meta::NameValue(_) => false,
@@ -155,7 +137,7 @@ pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
 
 #[cfg(test)]
 mod checked {
-    use super::super::house::fixture;
+    use super::super::sources::fixture;
     use super::trees;
 
     fn files(house: &str) -> Vec<String> {

@@ -11,17 +11,14 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::json;
 use std::sync::Arc;
 
-use super::{World, call};
+use super::{Fixture, call};
 
 /// Every tool that takes a path refuses this one for this reason.
-async fn check(world: &World, path: &str, why: &str) {
+async fn assert_refused(world: &Fixture, path: &str, why: &str) {
     let all = [
         ("read_file", json!({ "path": path })),
         ("write_file", json!({ "path": path, "content": "x" })),
-        (
-            "edit_file",
-            json!({ "path": path, "old": "the", "new": "x" }),
-        ),
+        ("edit_file", json!({ "path": path, "old": "the", "new": "x" })),
         ("list_files", json!({ "path": path })),
         ("search_files", json!({ "path": path, "pattern": "the" })),
     ];
@@ -34,9 +31,9 @@ async fn check(world: &World, path: &str, why: &str) {
 }
 
 #[tokio::test]
-async fn every_way_out_is_refused() {
-    let world = World::new();
-    world.put("in/a.txt", "the text");
+async fn every_path_escape_is_rejected() {
+    let world = Fixture::new();
+    world.write_file("in/a.txt", "the text");
     let outside = world.outside();
     symlink(&outside, world.path("link")).unwrap();
     symlink(&outside, world.path("in/link")).unwrap();
@@ -85,20 +82,20 @@ async fn every_way_out_is_refused() {
         (&"d/".repeat(2_000), "too long"),
     ];
     for (path, why) in table {
-        check(&world, path, why).await;
+        assert_refused(&world, path, why).await;
     }
     let left: Vec<_> = fs::read_dir(&outside).unwrap().collect();
     assert_eq!(left.len(), 1, "{left:?}");
     let secret = fs::read_to_string(outside.join("secret.txt")).unwrap();
     assert_eq!(secret, "the secret");
-    assert_eq!(world.held("in/a.txt"), "the text");
+    assert_eq!(world.content("in/a.txt"), "the text");
     let found = world.search(json!({ "pattern": "the" })).await;
     assert_eq!(found, "in/a.txt:1: the text");
 }
 
 #[tokio::test]
-async fn what_is_closed_stays_closed() {
-    let world = World::new();
+async fn protected_files_stay_protected() {
+    let world = Fixture::new();
     let shut = [
         ".longhaul/longhaul.db",
         ".LONGHAUL/vault/a.md",
@@ -116,20 +113,14 @@ async fn what_is_closed_stays_closed() {
         "runs.db",
     ];
     for path in shut {
-        world.put(path, "the secret");
+        world.write_file(path, "the secret");
     }
     for path in shut {
-        check(&world, path, "closed to agents").await;
+        assert_refused(&world, path, "closed to agents").await;
     }
-    world.put(".git/HEAD", "ref: x\n");
+    world.write_file(".git/HEAD", "ref: x\n");
     assert!(world.read(".git/HEAD").await.unwrap().contains("ref: x"));
-    for path in [
-        ".git/HEAD",
-        ".git/hooks/pre-commit",
-        "sub/.git",
-        ".GIT/x",
-        ".git",
-    ] {
+    for path in [".git/HEAD", ".git/hooks/pre-commit", "sub/.git", ".GIT/x", ".git"] {
         let wrote = world.write(path, "x").await.unwrap_err();
         assert!(wrote.contains("only git itself writes"), "{wrote}");
         let edited = world.edit(path, "ref", "x").await.unwrap_err();
@@ -150,14 +141,14 @@ async fn what_is_closed_stays_closed() {
 }
 
 #[tokio::test]
-async fn pipes_and_sockets_hold_nobody() {
-    let world = World::new();
+async fn pipes_and_sockets_do_not_block() {
+    let world = Fixture::new();
     let mode = rustix::fs::Mode::from_raw_mode(0o644);
     let kind = rustix::fs::FileType::Fifo;
     rustix::fs::mknodat(rustix::fs::CWD, world.path("pipe"), kind, mode, 0).unwrap();
     let _socket = UnixListener::bind(world.path("socket")).unwrap();
     for path in ["pipe", "socket", "pipe/x"] {
-        check(&world, path, "is a link or not").await;
+        assert_refused(&world, path, "is a link or not").await;
     }
     let list = world.list(json!({})).await;
     assert_eq!(list, "pipe (not a plain file)\nsocket (not a plain file)");
@@ -166,30 +157,14 @@ async fn pipes_and_sockets_hold_nobody() {
 }
 
 #[tokio::test]
-async fn input_that_is_no_input_says_what_to_send() {
-    let world = World::new();
+async fn invalid_input_says_what_to_send() {
+    let world = Fixture::new();
     for (tool, input, why) in [
         ("read_file", json!({}), "missing field `path`"),
-        (
-            "read_file",
-            json!({ "path": "a", "offset": -1 }),
-            "invalid value",
-        ),
-        (
-            "read_file",
-            json!({ "path": "a", "follow": true }),
-            "path, offset, limit",
-        ),
-        (
-            "write_file",
-            json!({ "path": "a" }),
-            "missing field `content`",
-        ),
-        (
-            "edit_file",
-            json!({ "path": "a", "old": "b" }),
-            "missing field `new`",
-        ),
+        ("read_file", json!({ "path": "a", "offset": -1 }), "invalid value"),
+        ("read_file", json!({ "path": "a", "follow": true }), "path, offset, limit"),
+        ("write_file", json!({ "path": "a" }), "missing field `content`"),
+        ("edit_file", json!({ "path": "a", "old": "b" }), "missing field `new`"),
         ("list_files", json!("src"), "path, glob"),
     ] {
         let said = world.call(tool, input).await.unwrap_err();
@@ -199,9 +174,9 @@ async fn input_that_is_no_input_says_what_to_send() {
 }
 
 #[tokio::test]
-async fn a_root_that_is_a_link_is_the_owners_choice() {
-    let world = World::new();
-    world.put("a.txt", "the text");
+async fn a_workspace_root_may_be_a_symlink() {
+    let world = Fixture::new();
+    world.write_file("a.txt", "the text");
     let link = world.dir.path().join("alias");
     symlink(world.path(""), &link).unwrap();
     let files = Files::new(&link, Arc::new(SimClock::new()));
@@ -218,7 +193,7 @@ async fn a_root_that_is_a_link_is_the_owners_choice() {
 }
 
 /// What somebody who wants out might write between two `/`.
-const PARTS: &[&str] = &[
+const PATH_PARTS: &[&str] = &[
     "..",
     ".",
     "",
@@ -249,32 +224,20 @@ const PARTS: &[&str] = &[
 /// Whatever is written as a path, nothing outside is read or changed.
 #[test]
 fn no_path_leads_outside() {
-    let part = prop_oneof![
-        prop::sample::select(PARTS).prop_map(str::to_owned),
-        any::<String>(),
-    ];
+    let part =
+        prop_oneof![prop::sample::select(PATH_PARTS).prop_map(str::to_owned), any::<String>(),];
     let paths = (any::<bool>(), prop::collection::vec(part, 0..7));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
-    let world = World::new();
-    world.put("in/a.txt", "inside");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let world = Fixture::new();
+    world.write_file("in/a.txt", "inside");
     symlink(world.outside(), world.path("link")).unwrap();
     symlink("..", world.path("up")).unwrap();
     symlink(world.outside().join("secret.txt"), world.path("s")).unwrap();
     let base = world.dir.path().to_str().unwrap().to_owned();
-    let config = Config {
-        cases: 300,
-        failure_persistence: None,
-        ..Config::default()
-    };
+    let config = Config { cases: 300, failure_persistence: None, ..Config::default() };
     let done = TestRunner::new(config).run(&paths, |(absolute, parts)| {
         let below = parts.join("/");
-        let path = if absolute {
-            format!("{base}/{below}")
-        } else {
-            below
-        };
+        let path = if absolute { format!("{base}/{below}") } else { below };
         let said = runtime.block_on(async {
             let _ = world.write(&path, "written").await;
             let _ = world.edit(&path, "the secret", "edited").await;

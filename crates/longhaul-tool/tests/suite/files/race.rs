@@ -10,11 +10,11 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::{World, call, change};
+use super::{Fixture, call, edit_input};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn writers_at_once_leave_whole_files() {
-    let world = World::new();
+async fn concurrent_writes_leave_complete_files() {
+    let world = Fixture::new();
     let mut writers = JoinSet::new();
     for writer in 0..8 {
         let content = format!("{writer}").repeat(50_000);
@@ -27,34 +27,34 @@ async fn writers_at_once_leave_whole_files() {
         });
     }
     writers.join_all().await;
-    let shared = world.held("new/shared.txt");
+    let shared = world.content("new/shared.txt");
     assert_eq!(shared.len(), 50_000);
     assert!(shared.bytes().all(|byte| byte == shared.as_bytes()[0]));
     assert_eq!(fs::read_dir(world.path("new")).unwrap().count(), 9);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn edits_at_once_are_all_made() {
-    let world = World::new();
+async fn concurrent_edits_are_all_applied() {
+    let world = Fixture::new();
     let lines: String = (0..16).map(|line| format!("<{line}>\n")).collect();
-    world.put("a.txt", lines);
+    world.write_file("a.txt", lines);
     let mut writers = JoinSet::new();
     for line in 0..16 {
         let tool = world.tool("edit_file");
-        let input = change("a.txt", &format!("<{line}>"), &format!("done {line}"));
+        let input = edit_input("a.txt", &format!("<{line}>"), &format!("done {line}"));
         writers.spawn(async move { call(&tool, input).await.unwrap() });
     }
     writers.join_all().await;
     let expected: String = (0..16).map(|line| format!("done {line}\n")).collect();
-    assert_eq!(world.held("a.txt"), expected);
+    assert_eq!(world.content("a.txt"), expected);
 }
 
 /// Somebody swaps a folder for a link to the outside and back, as fast as the
 /// disk allows, while all tools are at work on it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_link_swapped_in_between_leads_nowhere() {
-    let world = World::new();
-    world.put("dir/secret.txt", "the inside");
+async fn a_swapped_in_symlink_is_not_followed() {
+    let world = Fixture::new();
+    world.write_file("dir/secret.txt", "the inside");
     symlink(world.outside(), world.path("swap")).unwrap();
     let over = Arc::new(AtomicBool::new(false));
     let swapping = {

@@ -1,0 +1,101 @@
+//! A task as a request to a server.
+
+use longhaul_api::run::BudgetBody;
+use longhaul_api::submit::NewRunBody;
+use longhaul_core::task::Start;
+use longhaul_engine::Task;
+
+/// The task as a request says it. The server knows by the key who submits.
+pub(super) fn to_request(task: Task) -> NewRunBody {
+    let warn_at = task.budget.warn_percent;
+    NewRunBody {
+        agent: Some(task.agent),
+        input: task.input,
+        context: task.context,
+        history: task.history,
+        thread: task.thread.as_ref().map(ToString::to_string),
+        resource: task.resource.as_ref().map(ToString::to_string),
+        lane: task.lane.as_ref().map(ToString::to_string),
+        inbox: task.inbox.as_ref().map(ToString::to_string),
+        kind: task.kind,
+        priority: task.priority,
+        model: task.model,
+        budget: BudgetBody {
+            warn_at: warn_at.map(|percent| f64::from(percent) / 100.0),
+            ..BudgetBody::from(task.budget.caps)
+        },
+        actor: task.actor,
+        links: task.links,
+        tags: task.tags,
+        metadata: task.metadata,
+        start_at: match task.start {
+            Start::At(at) => Some(at),
+            // A batch is submitted as one, and never from here.
+            Start::Now | Start::AfterBatch => None,
+        },
+        chain: None,
+        auto_approve: None,
+        sandbox: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_core::id::{InboxName, LaneKey, ResourceKey, ThreadKey};
+    use longhaul_core::policy::budget::BudgetRaise;
+    use longhaul_core::raw::RawJson;
+    use longhaul_core::time::{Millis, Timestamp};
+    use longhaul_core::usage::MicroUsd;
+    use longhaul_engine::agent::BudgetPatch;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_task_is_sent_as_the_api_defines_it() {
+        let plain = Task::new("writer", "milk");
+        let mut full = Task::new("writer", json!({ "a": [1, 2] }));
+        full.context.insert("token".to_owned(), RawJson::from_serialize(&"x"));
+        full.thread = Some(ThreadKey::new("t").unwrap());
+        full.resource = Some(ResourceKey::new("r").unwrap());
+        full.lane = Some(LaneKey::new("l").unwrap());
+        full.inbox = Some(InboxName::new("i").unwrap());
+        full.kind = Some("chore".to_owned());
+        full.priority = -3;
+        full.model = Some("scripted/tidy".to_owned());
+        full.tags = vec!["one".to_owned()];
+        full.metadata = Some(RawJson::from_serialize(&json!({ "k": 1 })));
+        full.actor = Some(RawJson::from_serialize(&"anna"));
+        full.links = Some(RawJson::from_serialize(&["url"]));
+        full.start = Start::At(Timestamp::from_micros(1_000_000));
+        full.submitter = Some("cli:anna".to_owned());
+        full.idempotency_key = Some("once".to_owned());
+        full.budget = BudgetPatch {
+            caps: BudgetRaise {
+                micro_usd: Some(MicroUsd(2_500_000)),
+                tokens: Some(100),
+                turns: Some(7),
+                active: Some(Millis(60_000)),
+            },
+            warn_percent: Some(80),
+        };
+        for (task, body) in [
+            (plain, json!({ "agent": "writer", "input": "milk" })),
+            (
+                full,
+                json!({
+                    "agent": "writer", "input": { "a": [1, 2] }, "context": { "token": "x" },
+                    "thread": "t", "resource": "r", "lane": "l", "inbox": "i", "type": "chore",
+                    "priority": -3, "model": "scripted/tidy",
+                    "budget": {
+                        "usd": 2.5, "tokens": 100, "turns": 7, "active_ms": 60_000, "warn_at": 0.8,
+                    },
+                    "actor": "anna", "links": ["url"], "tags": ["one"], "metadata": { "k": 1 },
+                    "start_at": "1970-01-01T00:00:01.000000Z",
+                }),
+            ),
+        ] {
+            assert_eq!(serde_json::to_value(to_request(task)).unwrap(), body);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Figures as people read them: spans, money, counts.
+//!
+//! Never: more digits than matter.
+
+use longhaul_core::time::Millis;
+
+/// A span: its two largest units.
+pub(crate) fn format_duration(span: Millis) -> String {
+    let seconds = span.0 / 1_000;
+    match seconds {
+        0 => format!("{} ms", span.0),
+        1..60 => format!("{seconds} s"),
+        60..3_600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        3_600..86_400 => format!("{}h {:02}m", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{}d {:02}h", seconds / 86_400, seconds / 3_600 % 24),
+    }
+}
+
+/// A span as it is typed.
+pub(crate) fn parse_duration(text: &str) -> Result<Millis, String> {
+    let examples = longhaul::duration::DURATION_EXAMPLES;
+    longhaul::duration::parse(text).ok_or_else(|| format!("write a span such as 50ms, {examples}"))
+}
+
+/// Dollars; none: nobody knows.
+pub(crate) fn format_usd(usd: Option<f64>) -> String {
+    match usd {
+        None => "?".to_owned(),
+        Some(usd) if usd > 0.0 && usd < 0.01 => format!("${usd:.4}"),
+        Some(usd) => format!("${usd:.2}"),
+    }
+}
+
+/// The names in the order they came first, with how often.
+pub(crate) fn format_counts(names: &[String]) -> String {
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for name in names {
+        match counts.iter_mut().find(|(known, _)| known == name) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((name, 1)),
+        }
+    }
+    let each = counts.iter().map(|(name, count)| match count {
+        1 => (*name).to_owned(),
+        count => format!("{name} x{count}"),
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_money_and_counts_are_formatted() {
+        for (millis, said) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (59_999, "59 s"),
+            (238_000, "3m 58s"),
+            (13_320_000, "3h 42m"),
+            (187_200_000, "2d 04h"),
+        ] {
+            assert_eq!(format_duration(Millis(millis)), said);
+        }
+        for (usd, said) in
+            [(None, "?"), (Some(0.0), "$0.00"), (Some(0.0042), "$0.0042"), (Some(4.184), "$4.18")]
+        {
+            assert_eq!(format_usd(usd), said);
+        }
+        let names = ["look", "put", "look"].map(str::to_owned);
+        assert_eq!(format_counts(&names), "look x2, put");
+    }
+}

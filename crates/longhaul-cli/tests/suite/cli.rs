@@ -1,0 +1,85 @@
+//! The binary as a stranger meets it: help, version, mistakes.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+pub(crate) fn longhaul(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_longhaul")).args(args).output().expect("the binary runs")
+}
+
+/// Leaves a command without a way to a model of whoever runs the tests.
+pub(crate) fn remove_model_env(command: &mut Command) {
+    for known in longhaul::config::built_in_providers::BUILT_IN_PROVIDERS {
+        for name in known.key_env {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env_remove("KIMI_CONVERSATION_MODEL")
+        .env_remove("KIMI_IDLE_MODEL")
+        // Nobody listens there.
+        .env("OLLAMA_HOST", "127.0.0.1:1");
+}
+
+/// The binary in a folder of its own, with no settings but those given.
+pub(crate) fn longhaul_in(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Output {
+    command_in(folder, args, env).output().expect("the binary runs")
+}
+
+/// The same before it is started.
+pub(crate) fn command_in(folder: &Path, args: &[&str], env: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("LONGHAUL_") {
+            command.env_remove(name);
+        }
+    }
+    remove_model_env(&mut command);
+    command
+        .args(args)
+        .current_dir(folder)
+        .env("HOME", folder)
+        .env_remove("XDG_CONFIG_HOME")
+        .env_remove("XDG_STATE_HOME")
+        .envs(env.iter().copied());
+    command
+}
+
+fn assert_output(args: &[&str], code: i32, said: &str) {
+    let output = longhaul(args);
+    let text = [output.stdout.as_slice(), output.stderr.as_slice()].concat();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {text}");
+    assert!(text.contains(said), "{args:?} said: {text}");
+}
+
+#[test]
+fn help_and_version_are_printed() {
+    assert_output(&["--help"], 0, "A durable runtime for AI agents");
+    assert_output(&["version"], 0, "journal format 1");
+    assert_output(&["version", "--json"], 0, "\"journal_format\":1");
+    assert_output(&[], 2, "Usage");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn output_that_cannot_be_written_is_an_error() {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("a full device");
+    let status = Command::new(env!("CARGO_BIN_EXE_longhaul"))
+        .arg("version")
+        .stdout(full)
+        .status()
+        .expect("the binary runs");
+    assert_eq!(status.code(), Some(2));
+}
+
+#[test]
+fn usage_errors_name_a_command_that_helps() {
+    assert_output(&["bnech"], 2, "similar subcommand exists: 'bench'");
+    assert_output(&["bench", "journal", "--events", "1"], 2, "256..=10000000");
+    assert_output(
+        &["bench", "journal", "--dir", "/no/such/folder"],
+        2,
+        "name another folder with --dir",
+    );
+}

@@ -1,0 +1,104 @@
+//! A server in the place of the real one: reads a request, answers what the test
+//! wants, and remembers what it was asked.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+/// What was asked.
+#[derive(Debug, Clone)]
+pub(crate) struct RecordedRequest {
+    /// The method and where to, such as `GET /v1/runs?limit=1`.
+    pub(crate) request_line: String,
+    headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl RecordedRequest {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    fn read_from(stream: &TcpStream) -> Option<Self> {
+        let mut lines = BufReader::new(stream);
+        let mut head = Vec::new();
+        loop {
+            let mut line = String::new();
+            if lines.read_line(&mut line).ok()? == 0 {
+                return None;
+            }
+            let line = line.trim_end().to_owned();
+            if line.is_empty() {
+                break;
+            }
+            head.push(line);
+        }
+        let first = head.remove(0);
+        let line = first.trim_end_matches(" HTTP/1.1").to_owned();
+        let pair = |line: &String| {
+            let (name, value) = line.split_once(':')?;
+            Some((name.to_ascii_lowercase(), value.trim().to_owned()))
+        };
+        let headers = head.iter().filter_map(pair).collect();
+        let mut asked = Self { request_line: line, headers, body: String::new() };
+        let length = asked.header("content-length").unwrap_or("0");
+        let mut body = vec![0; length.parse().ok()?];
+        lines.read_exact(&mut body).ok()?;
+        asked.body = String::from_utf8(body).ok()?;
+        Some(asked)
+    }
+}
+
+/// An answer in JSON.
+pub(crate) fn json_response(status: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+    )
+}
+
+/// The beginning of a stream, cut off after these events.
+pub(crate) fn event_stream(events: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n{events}"
+    )
+}
+
+/// A server of this test.
+pub(crate) struct FakeServer {
+    pub(crate) url: String,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
+}
+
+impl FakeServer {
+    /// Answers every request so; an empty answer is none at all.
+    pub(crate) fn new(answer: impl Fn(&RecordedRequest) -> String + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let Some(asked) = RecordedRequest::read_from(&stream) else {
+                    continue;
+                };
+                heard.lock().unwrap().push(asked.clone());
+                _ = stream.write_all(answer(&asked).as_bytes());
+            }
+        });
+        Self { url, requests: asked }
+    }
+
+    /// Everything that was asked so far.
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().unwrap().clone()
+    }
+}
+
+/// An address where nobody listens.
+pub(crate) fn unused_url() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}

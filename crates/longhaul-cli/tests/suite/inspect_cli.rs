@@ -1,0 +1,240 @@
+//! `ls`, `show`, `watch` and `why` as people and scripts meet them.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::project::{Project, has_status};
+
+/// The Run object of the public surface, field by field.
+const RUN_FIELDS: &[&str] = &[
+    "active_ms",
+    "actor",
+    "agent",
+    "agent_version",
+    "attempt",
+    "budget",
+    "chain",
+    "context",
+    "cost_usd",
+    "created_at",
+    "epoch",
+    "error",
+    "finished_at",
+    "gates",
+    "id",
+    "inbox",
+    "input",
+    "lane",
+    "links",
+    "metadata",
+    "model",
+    "now",
+    "output",
+    "parent",
+    "priority",
+    "reason",
+    "resource",
+    "root",
+    "sandbox",
+    "started_at",
+    "status",
+    "tags",
+    "thread",
+    "tools_called",
+    "turns",
+    "type",
+    "usage",
+    "waiting_ms",
+];
+
+fn field_names(value: &Value) -> BTreeSet<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn an_empty_project_is_reported_and_no_store_is_created() {
+    let project = Project::new();
+    let said = project.run(&["ls"], 0);
+    assert_eq!(said.out, "");
+    assert!(said.err.contains("no runs here yet"), "{said:?}");
+    let said = project.run(&["ls", "--json"], 0);
+    assert_eq!(said.out, "{\"data\":[],\"next\":null}\n");
+    let said = project.run(&["gates", "--json"], 0);
+    assert_eq!(said.out, "{\"data\":[],\"next\":null}\n");
+    for args in [&["show", "@last"][..], &["why", "@last"], &["watch", "@last"]] {
+        let said = project.run(args, 2);
+        assert!(said.err.contains("there are no runs here yet"), "{said:?}");
+    }
+    assert!(!project.path().join(".longhaul").exists());
+}
+
+#[test]
+fn every_command_prints_the_same_run_object() {
+    let project = Project::new();
+    let run = project.run(&["run", "plain", "milk", "--json"], 0).json();
+    let id = run["id"].as_str().unwrap();
+    let wanted: BTreeSet<&str> = RUN_FIELDS.iter().copied().collect();
+    assert_eq!(field_names(&run), wanted);
+    let shown = project.json(&["show", id, "--json"]);
+    assert_eq!(shown, run);
+    assert_eq!(project.json(&["ls", "--json"])["data"][0], run);
+    let submitted = project.json(&["submit", "plain", "bread", "--json"]);
+    assert_eq!(field_names(&submitted), wanted);
+    assert_eq!(submitted["status"], "pending");
+    assert_eq!(run["output"]["text"], "Done: milk");
+    assert_eq!(run["error"], Value::Null);
+    for name in ["created_at", "started_at", "finished_at"] {
+        let at = run[name].as_str().unwrap();
+        assert_eq!(at.len(), "2026-11-15T07:01:16.112213Z".len(), "{at}");
+    }
+    assert_eq!(field_names(&run["usage"]).len(), 4, "{run}");
+}
+
+#[test]
+fn ls_filters_and_prints_the_total() {
+    let project = Project::new();
+    for input in ["one", "two", "three"] {
+        project.run(&["run", "plain", input], 0);
+    }
+    project.run(&["submit", "slow", "x", "--lane", "docs"], 0);
+    let done = project.run(&["run", "plain", "four", "--json"], 0).json();
+    for (args, count) in [
+        (&["--all"][..], 5),
+        (&["--limit", "2"], 2),
+        (&["--agent", "slow"], 1),
+        (&["--lane", "docs"], 1),
+        (&["--agent", "nobody"], 0),
+        (&["--status", "completed", "--status", "failed"], 4),
+        (&["--limit", "2", "--after", "@last"], 2),
+    ] {
+        let args = [&["ls", "--json"], args].concat();
+        let data = project.json(&args)["data"].clone();
+        assert_eq!(data.as_array().unwrap().len(), count, "{args:?}");
+    }
+    let first = project.json(&["ls", "--json", "--limit", "2"]);
+    assert_eq!(first["data"][0], done, "newest first");
+    let next = first["next"].as_str().unwrap();
+    let rest = project.json(&["ls", "--json", "--after", next]);
+    assert_eq!(rest["data"].as_array().unwrap().len(), 3);
+    assert_eq!(rest["next"], Value::Null);
+    let said = project.run(&["ls", "--limit", "2"], 0);
+    assert!(said.err.contains("2 of 5.  More: longhaul ls --all"), "{said:?}");
+    let lines: Vec<&str> = said.out.lines().collect();
+    let head: Vec<&str> = lines[0].split_whitespace().collect();
+    let wanted = ["STATUS", "RUN", "AGENT", "NOW", "TURNS", "COST", "ELAPSED"];
+    assert_eq!(head, wanted);
+    let first: Vec<&str> = lines[1].split_whitespace().collect();
+    assert_eq!(first[..2], ["✓", "completed"], "{said:?}");
+    assert!(!said.out.contains('\u{1b}'), "no colour without a terminal");
+    let said = project.run(&["ls", "--status", "done"], 2);
+    assert!(said.err.contains("possible values: pending"), "{said:?}");
+}
+
+#[test]
+fn show_prints_a_summary_a_transcript_and_events() {
+    let project = Project::new();
+    let run = project.run_until_gate("tidy");
+    let page = project.run(&["show", &run], 0).out;
+    for part in [
+        "tidy  ▲ waiting: you",
+        "It waits for an approval: Write a note?",
+        &format!("longhaul approve {run}"),
+        "$0.00 (scripted)",
+        "tools     vault_write",
+        "model     scripted/tidy",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    project.run(&["approve", &run, "--yes"], 0);
+    let said = project.run(&["watch", &run], 0);
+    assert!(said.out.starts_with("Done: Created"), "{said:?}");
+    let page = project.run(&["show", &run], 0).out;
+    assert!(page.contains("✓ completed") && page.contains("Done: Created"), "{page}");
+    let told = project.run(&["show", &run, "--transcript"], 0).out;
+    for part in
+        ["system:\n  You.", "user:\n  milk", "assistant calls vault_write:", "result of t1.1:"]
+    {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let told = project.json(&["show", &run, "--transcript", "--json"]);
+    let system = told["system"].as_str().unwrap();
+    assert!(system.starts_with("You.\n\n## Current state\n"), "{system}");
+    assert_eq!(told["messages"].as_array().unwrap().len(), 4, "{told}");
+    let events = project.events(&run);
+    let places: Vec<u64> = events.iter().map(|event| event["seq"].as_u64().unwrap()).collect();
+    assert_eq!(places, (1..=events.len() as u64).collect::<Vec<_>>());
+    let lines = project.run(&["show", &run, "--events"], 0).out;
+    assert_eq!(lines.lines().count(), events.len());
+    assert!(lines.contains("gate.answered        approved, by cli:anna"), "{lines}");
+    project.run(&["show", &run, "--events", "--transcript"], 2);
+}
+
+#[test]
+fn watch_starts_after_an_event_and_exits_like_the_run() {
+    let project = Project::new();
+    let run = project.submit("plain", "milk");
+    let lines = project.run(&["watch", &run, "--json"], 0).out;
+    let count = lines.lines().count();
+    assert_eq!(count, project.events(&run).len());
+    for line in lines.lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(event["run"], run.as_str());
+    }
+    let rest = project.run(&["watch", &run, "--json", "--after", "3"], 0).out;
+    assert_eq!(rest.lines().count(), count - 3);
+    assert!(lines.ends_with(&rest));
+    let run = project.run_until_gate("tidy");
+    let last = project.events(&run).len().to_string();
+    let said = project.run(&["watch", &run, "--no-input", "--after", &last], 3);
+    assert!(said.err.contains("waits for an approval"), "{said:?}");
+    project.run(&["cancel", &run], 0);
+    let said = project.run(&["watch", &run], 7);
+    assert!(said.err.contains("cancelled"), "{said:?}");
+}
+
+#[test]
+fn why_prints_a_message_and_a_command() {
+    let project = Project::new();
+    let asked = project.run_until_gate("ask");
+    let stuck = project.run_until_gate("stuck");
+    let pending = project.submit("plain", "milk");
+    for (run, status, sentence, command) in [
+        (&asked, "waiting", "Left or right?", "longhaul answer gate_"),
+        (&stuck, "blocked", "no key for the door", "longhaul answer gate_"),
+        (&pending, "pending", "Nobody drives it now.", "longhaul watch run_"),
+    ] {
+        let why = project.json(&["why", run, "--json"]);
+        assert_eq!(why["status"], status);
+        let said = project.run(&["why", run], 0).out;
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines[0].contains(sentence), "{said}");
+        assert!(lines[1].trim_start().starts_with(command), "{said}");
+        assert_eq!(why["command"], lines[1].trim());
+        assert_eq!(why["message"], lines[0]);
+    }
+    let _worker = project.start_worker();
+    project.wait_until(&pending, has_status("completed"));
+    let why = project.json(&["why", &pending, "--json"]);
+    assert_eq!(why["message"], "It completed.");
+}
+
+#[test]
+fn text_of_a_model_is_escaped_on_the_terminal() {
+    let project = Project::new();
+    let run = project.run_until_gate("evil");
+    for args in [
+        &["show", &run][..],
+        &["show", &run, "--transcript"],
+        &["show", &run, "--events"],
+        &["gates", "show", &run],
+        &["gates"],
+        &["ls"],
+        &["approve", &run, "--yes"],
+        &["watch", &run],
+    ] {
+        let said = project.run(args, 0);
+        let all = [said.out, said.err].concat();
+        assert!(!all.contains('\u{1b}') && !all.contains('\u{202e}'), "{args:?}: {all}");
+    }
+}

@@ -1,0 +1,82 @@
+//! The SDKs of Anthropic and OpenAI in front of the mock model.
+
+use std::process::Command;
+
+use super::{packages_folder, programs_folder, run_program};
+use crate::suite::project::Project;
+use crate::suite::server_harness::TestServer;
+
+const SCRIPTS: &[(&str, &str)] = &[
+    (
+        "text",
+        "- text: 'You said: {{ input }}.'
+  usage: { input_tokens: 100, output_tokens: 20, cached_tokens: 30, cache_write_tokens: 5, reasoning_tokens: 7 }",
+    ),
+    (
+        "call",
+        "- tools: [{ name: look, input: { where: '{{ input }}' } }]
+- text: 'Then: {{ last_result }}'",
+    ),
+    (
+        "calls",
+        "- text: Two things.
+  tools:
+  - { name: look, input: { where: '{{ input }}' } }
+  - { name: measure, input: { of: [bed, Beet ü], deep: 2.5 } }
+- text: 'Then: {{ last_result }}'
+  usage: { input_tokens: 100, output_tokens: 20, cached_tokens: 30, cache_write_tokens: 5, reasoning_tokens: 7 }",
+    ),
+    (
+        "busy",
+        "- error: { status: 429, times: 2 }\n  text: At last.",
+    ),
+    (
+        "full",
+        "- error: { status: 529, times: 2 }\n  text: At last.",
+    ),
+];
+
+/// A mock that plays what the judges ask for.
+fn start_mock(project: &Project) -> TestServer {
+    for (name, replies) in SCRIPTS {
+        project.write(&format!("interop/{name}.yaml"), &format!("replies:\n{replies}\n"));
+    }
+    let listen = ["mock-model", "--listen", "127.0.0.1:0", "--until-eof"];
+    let scripts = ["--scripts", "interop"];
+    TestServer::from_command(project.command(&[&listen[..], &scripts].concat()))
+}
+
+/// A judge that knows nothing of whoever runs the tests.
+fn isolate_env(command: &mut Command, project: &Project) {
+    for (name, _) in std::env::vars_os() {
+        let known = name.to_string_lossy().to_uppercase();
+        let theirs = known.starts_with("ANTHROPIC_") || known.starts_with("OPENAI_");
+        if theirs || known.ends_with("_PROXY") {
+            command.env_remove(name);
+        }
+    }
+    command.current_dir(project.path()).env("PYTHONUTF8", "1");
+}
+
+#[test]
+fn two_sdks_in_python_understand_the_mock() {
+    let project = Project::new();
+    let served = start_mock(&project);
+    let mut judge = Command::new(packages_folder().join("python/bin/python"));
+    judge.arg("-B").arg(programs_folder().join("sdks.py"));
+    isolate_env(&mut judge, &project);
+    let said = run_program(judge.arg(&served.url));
+    assert!(said.starts_with("60 requests over 3 APIs"), "{said}");
+}
+
+#[test]
+fn two_sdks_on_node_understand_the_mock() {
+    let project = Project::new();
+    let served = start_mock(&project);
+    let mut judge = Command::new("node");
+    judge.arg(programs_folder().join("sdks.mjs"));
+    isolate_env(&mut judge, &project);
+    judge.env("LONGHAUL_INTEROP_DIR", packages_folder());
+    let said = run_program(judge.arg(&served.url));
+    assert!(said.starts_with("60 requests over 3 APIs"), "{said}");
+}

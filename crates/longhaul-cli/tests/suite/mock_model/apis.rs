@@ -1,0 +1,102 @@
+//! Every wire over a real socket.
+
+use std::io::{Read as _, Write as _};
+
+use serde_json::Value;
+
+use super::{API_PATHS, chat_request, connect, project, request, start};
+
+#[test]
+fn every_api_replies_with_json_and_as_a_stream() {
+    let project = project();
+    let served = start(&project, &[]);
+    let ends = ["message_stop", "response.completed", "data: [DONE]"];
+    for (path, end) in API_PATHS.into_iter().zip(ends) {
+        let line = format!("POST {path}?beta=true");
+        let body = chat_request("scripted/look", false).to_string();
+        let answer = served.request(&line, &[("x-api-key", "any")], &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(answer.json()["model"], "scripted/look");
+        assert!(answer.body.contains("Looking for the key."), "{answer:?}");
+        let body = chat_request("look", true).to_string();
+        let answer = served.request(&line, &[], &body);
+        let kind = answer.header("content-type").unwrap();
+        assert!(kind.starts_with("text/event-stream"), "{answer:?}");
+        assert!(answer.body.contains(end), "{answer:?}");
+        assert!(answer.body.ends_with("0\r\n\r\n"), "{answer:?}");
+        let answer = served.request(&line, &[("x-longhaul-turn", "x")], &body);
+        assert_eq!(answer.status, 400, "{answer:?}");
+    }
+}
+
+#[test]
+fn one_connection_serves_many_requests() {
+    let project = project();
+    let served = start(&project, &[]);
+    let mut stream = connect(&served);
+    let body = chat_request("look", false).to_string();
+    for path in API_PATHS.into_iter().chain(["/responses", "/chat/completions"]) {
+        stream.write_all(&request(path, "", body.as_bytes())).unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut one = [0];
+            stream.read_exact(&mut one).unwrap();
+            head.push(one[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{path}: {head}");
+        let length = head.lines().find_map(|line| {
+            let length = line.strip_prefix("content-length: ")?;
+            length.parse::<usize>().ok()
+        });
+        let mut body = vec![0; length.unwrap()];
+        stream.read_exact(&mut body).unwrap();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["model"], "look");
+    }
+}
+
+#[test]
+fn scripts_are_listed_as_models_of_either_provider() {
+    let project = project();
+    let served = start(&project, &[]);
+    // What is no script by its name or its kind is not listed.
+    project.write("scripts/.hidden.yaml", "replies: []");
+    project.write("scripts/notes.txt", "no script");
+    project.write("scripts/folder.yaml/x", "no file");
+    let listed = |headers: &[(&str, &str)]| {
+        let answer = served.request("GET /v1/models", headers, "");
+        let models = answer.json()["data"].as_array().unwrap().clone();
+        let kind = answer.json()["object"].clone();
+        let ids = models.iter().map(|model| model["id"].as_str().unwrap());
+        (kind, ids.map(str::to_owned).collect::<Vec<_>>())
+    };
+    let (kind, names) = listed(&[]);
+    assert_eq!(kind, "list");
+    assert!(names.contains(&"look".to_owned()), "{names:?}");
+    for wrong in [".hidden", "notes", "folder"] {
+        assert!(!names.contains(&wrong.to_owned()), "{names:?}");
+    }
+    let (kind, same) = listed(&[("anthropic-version", "2023-06-01")]);
+    assert_eq!((kind, same), (Value::Null, names));
+}
+
+#[test]
+fn requests_and_their_bytes_are_counted() {
+    let project = project();
+    let served = start(&project, &[]);
+    let counted = || served.request("GET /stats", &[], "").json();
+    assert_eq!(counted()["requests"], 0);
+    let body = chat_request("look", false).to_string();
+    for path in ["/v1/messages", "/v1/responses", "/v1/chat/completions"] {
+        let answer = served.request(&format!("POST {path}"), &[], &body);
+        assert_eq!(answer.status, 200, "{path}");
+    }
+    // One that is refused was a question too; a list is none.
+    assert_eq!(served.request("POST /v1/messages", &[], "{").status, 400);
+    assert_eq!(served.request("GET /v1/models", &[], "").status, 200);
+    let counted = counted();
+    assert_eq!(counted["requests"], 4, "{counted}");
+    assert_eq!(counted["body_bytes"], 3 * body.len() + 1, "{counted}");
+    assert!(counted["cpu_us"].as_u64() > Some(0), "{counted}");
+}

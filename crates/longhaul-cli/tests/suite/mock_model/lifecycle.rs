@@ -1,0 +1,112 @@
+//! Start, stop, kill, and what stands in the way.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::{chat_request, project, start};
+use crate::suite::project::Project;
+use crate::suite::server_harness::TestServer;
+
+#[test]
+fn it_prints_its_url_and_exits_cleanly() {
+    let project = project();
+    for signal in ["-TERM", "-INT"] {
+        let mut served = start(&project, &[]);
+        for who in ["Anthropic SDK", "OpenAI SDK", "Longhaul"] {
+            let line = served.wait_for_line(who);
+            assert!(line.contains(&served.url), "{line}");
+        }
+        assert_eq!(served.request("GET /livez", &[], "").json()["status"], "ok");
+        served.signal(signal);
+        let (code, log) = served.wait_exit();
+        assert_eq!((code, log.len()), (0, 4), "{log:#?}");
+    }
+}
+
+#[test]
+fn json_prints_one_ready_line_and_eof_stops_it() {
+    let project = project();
+    let args = ["mock-model", "--listen", "127.0.0.1:0", "--json", "--until-eof"];
+    let mut command = project.command(&args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut line).unwrap();
+    let ready: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(ready["message"], "ready");
+    assert_eq!(ready["pid"], child.id());
+    assert!(ready["url"].as_str().unwrap().starts_with("http://127.0.0.1:"));
+    let models = ready["models"].as_array().unwrap();
+    assert!(models.contains(&"look".into()), "{ready}");
+    drop(child.stdin.take());
+    let ended = child.wait_with_output().unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(String::from_utf8(ended.stderr).unwrap(), "");
+}
+
+#[test]
+fn a_restarted_mock_continues_a_conversation() {
+    let project = project();
+    let served = start(&project, &[]);
+    let line = "POST /v1/chat/completions";
+    let mut question = chat_request("look", false);
+    let said = served.request(line, &[], &question.to_string()).json();
+    let message = said["choices"][0]["message"].clone();
+    let id = message["tool_calls"][0]["id"].clone();
+    let address = served.address().to_owned();
+    served.kill();
+    let args = ["mock-model", "--listen", &address, "--until-eof"];
+    let served = TestServer::from_command(project.command(&args));
+    // The first question gets the same answer again, to the last id.
+    let again = served.request(line, &[], &question.to_string()).json();
+    assert_eq!(again["choices"], said["choices"]);
+    let talk = question["messages"].as_array_mut().unwrap();
+    talk.push(message);
+    talk.push(json!({ "role": "tool", "tool_call_id": id, "content": "under the mat" }));
+    let said = served.request(line, &[], &question.to_string()).json();
+    assert_eq!(said["choices"][0]["message"]["content"], "Found: under the mat");
+}
+
+#[test]
+fn listening_on_all_interfaces_prints_a_warning() {
+    let project = project();
+    let mut command = project.command(&["mock-model", "--listen", "0.0.0.0:0", "--until-eof"]);
+    command.env("NO_COLOR", "1");
+    let served = TestServer::from_command(command);
+    assert!(served.log[0].starts_with("warning: "), "{:?}", served.log);
+    assert!(served.url.starts_with("http://127.0.0.1:"), "{}", served.url);
+}
+
+#[test]
+fn startup_errors_name_their_cause() {
+    let project = project();
+    let served = start(&project, &[]);
+    let taken = served.address();
+    let check = |args: &[&str], code: i32, says: &str| {
+        let args = [&["mock-model", "--until-eof"], args].concat();
+        let said = project.run(&args, code);
+        assert!(said.err.contains(says), "{args:?}: {said:?}");
+    };
+    check(&["--listen", taken], 5, "--listen 127.0.0.1:0");
+    check(&["--listen", "nowhere"], 2, "nothing can listen at nowhere");
+    check(&["--scripts", "nothing-here"], 2, "no folder of scripts at `nothing-here`");
+    check(&["--latency", "50"], 2, "such as 50ms");
+    check(&["--fail-status", "503"], 2, "--fail-every");
+    check(&["--fail-status", "200", "--fail-every", "1"], 2, "200");
+    check(&["--cut-every", "0"], 2, "cut-every");
+}
+
+#[test]
+fn a_scripts_folder_needs_no_valid_project() {
+    let project = Project::new();
+    project.write("longhaul.toml", "this is no TOML");
+    project.write("elsewhere/hello.yaml", "replies: [{ text: Hello. }]");
+    let served = start(&project, &["--scripts", "elsewhere"]);
+    let body = chat_request("hello", false).to_string();
+    let answer = served.request("POST /v1/messages", &[], &body);
+    assert_eq!(answer.json()["content"][0]["text"], "Hello.");
+    assert_eq!(answer.json()["stop_reason"], "end_turn");
+}

@@ -1,0 +1,116 @@
+//! Everything that a stranger may send.
+
+use std::io::{Read as _, Write as _};
+
+use serde_json::Value;
+
+use super::{
+    API_PATHS, chat_request, connect, has_status, project, request, send_body, send_raw, start,
+};
+use crate::suite::server_harness::TestServer;
+
+/// The JSON of an answer.
+fn response_json(answer: &str) -> Value {
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap_or_else(|bad| panic!("{bad}: {answer}"))
+}
+
+fn assert_rejected(served: &TestServer, path: &str, sent: &[u8], status: u16) {
+    let answer = send_body(served, path, sent);
+    let shown = String::from_utf8_lossy(&sent[..sent.len().min(80)]).into_owned();
+    assert!(has_status(&answer, status), "{path} {shown}: {answer}");
+    let error = response_json(&answer);
+    assert!(error["error"]["message"].is_string(), "{answer}");
+    let anthropic = path == API_PATHS[0];
+    assert_eq!(error["type"] == "error", anthropic, "{answer}");
+    let id = if anthropic { "\r\nrequest-id: " } else { "\r\nx-request-id: " };
+    assert!(answer.contains(id), "{answer}");
+}
+
+#[test]
+fn invalid_requests_get_the_error_format_of_the_provider() {
+    let project = project();
+    project.write("secret.yaml", "replies: [{ text: secret }]");
+    let served = start(&project, &[]);
+    for path in API_PATHS {
+        assert_rejected(&served, path, b"", 400);
+        assert_rejected(&served, path, b"{\"model\":", 400);
+        assert_rejected(&served, path, b"\xff\xfe\x00", 400);
+        assert_rejected(&served, path, "[".repeat(200_000).as_bytes(), 400);
+        let mut foreign = chat_request("look", false).to_string().into_bytes();
+        foreign[2] = 0xff;
+        assert_rejected(&served, path, &foreign, 400);
+        for model in ["../../etc/passwd", "../secret", "scripted/../secret", "/etc/passwd", "x"] {
+            let sent = chat_request(model, false).to_string();
+            assert_rejected(&served, path, sent.as_bytes(), 404);
+        }
+    }
+    assert_eq!(served.request("GET /livez", &[], "").status, 200);
+}
+
+#[test]
+fn an_oversized_body_is_refused() {
+    let project = project();
+    let served = start(&project, &[]);
+    let long = vec![b' '; (32 << 20) + 1];
+    for path in API_PATHS {
+        let answer = send_body(&served, path, &long);
+        assert!(has_status(&answer, 413), "{answer}");
+        assert!(response_json(&answer)["error"]["message"].is_string());
+    }
+    // The same without a length.
+    let mut stream = connect(&served);
+    let head = "POST /v1/messages HTTP/1.1\r\nhost: mock\r\ntransfer-encoding: chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut chunk = format!("{:x}\r\n", long.len()).into_bytes();
+    chunk.extend_from_slice(&long);
+    chunk.extend_from_slice(b"\r\n0\r\n\r\n");
+    stream.write_all(&chunk).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(has_status(&answer, 413), "{answer}");
+    // One byte less is read, and is no JSON.
+    assert_rejected(&served, API_PATHS[0], &long[1..], 400);
+}
+
+#[test]
+fn unknown_paths_and_methods_get_error_responses() {
+    let project = project();
+    let served = start(&project, &[]);
+    for (line, status) in [
+        ("GET /", 404),
+        ("POST /v1/embeddings", 404),
+        ("GET /v1/messages/../../etc/passwd", 404),
+        ("GET /v1/messages", 405),
+        ("DELETE /v1/responses", 405),
+        ("POST /v1/models", 405),
+        ("POST /livez", 405),
+    ] {
+        let answer = served.request(line, &[], "");
+        assert_eq!(answer.status, status, "{line}: {answer:?}");
+        assert!(answer.json()["error"]["message"].is_string(), "{line}");
+        assert_eq!(answer.header("allow").is_some(), status == 405, "{line}");
+    }
+    let headers = [("anthropic-version", "2023-06-01")];
+    let answer = served.request("GET /v1/nothing", &headers, "");
+    assert_eq!(answer.json()["error"]["type"], "not_found_error");
+}
+
+#[test]
+fn malformed_and_partial_requests_do_no_harm() {
+    let project = project();
+    let served = start(&project, &[]);
+    assert!(has_status(&send_raw(&served, b"\x16\x03\x01 hello\r\n\r\n"), 400));
+    let whole = request(API_PATHS[0], "", chat_request("look", true).to_string().as_bytes());
+    // Half a head, half a body, and a stream that nobody reads.
+    for part in [&whole[..20], &whole[..whole.len() - 5], &whole[..]] {
+        let mut stream = connect(&served);
+        stream.write_all(part).unwrap();
+        drop(stream);
+    }
+    let waits = connect(&served);
+    assert_eq!(served.request("GET /livez", &[], "").status, 200);
+    drop(waits);
+    served.signal("-TERM");
+    assert_eq!(served.wait_exit().0, 0);
+}

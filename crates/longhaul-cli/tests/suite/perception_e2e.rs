@@ -1,0 +1,76 @@
+//! An agent with everything around it: somebody looks at the world before each
+//! turn, an event speaks to it, a skill and the project's rules are told, and what
+//! the world says reaches a tool and never the model.
+
+use std::fs;
+
+use crate::suite::project::Project;
+
+const AGENT: &str = r#"---
+description: Somebody in a village.
+model: scripted/npc
+tools: [send_message, vault_list]
+skills: [style]
+context: [recipient]
+perception: { command: [python3, look.py], every: turn }
+approve:
+  - { tool: send_message, match: bob, allow: true }
+  - { tool: send_message, deny: "only to bob" }
+events:
+  player_proximity: "A player named {{ actor.name }} has approached."
+---
+You live in a village. Today: {{ perception.weather }}.
+"#;
+
+/// Counts its looks in a file, and sees another weather each time but the last.
+const PERCEPTION_SCRIPT: &str = r#"
+import json, sys
+asked = json.load(sys.stdin)
+assert asked["event"] == "player_proximity" and asked["agent"] == "npc", asked
+looks = open("looks", "a+"); looks.write("x"); looks.seek(0)
+weather = ["sun", "rain", "rain"][len(looks.read()) - 1]
+print(json.dumps({"world": {"weather": weather}, "context": {"recipient": "bob"}}))
+"#;
+
+const SCRIPT: &str = "replies:
+  - tools: [{ name: vault_list, input: {} }]
+  - tools: [{ name: send_message, input: { text: hello } }]
+  - text: 'Bye: {{ last_result }}'
+";
+
+#[test]
+fn perception_events_skills_and_rules_reach_an_agent() {
+    let project = Project::new();
+    project.write("agents/npc.md", AGENT);
+    project.write("scripts/npc.yaml", SCRIPT);
+    project.write("look.py", PERCEPTION_SCRIPT);
+    project.write("AGENTS.md", "No swearing.\n");
+    let skill = "---\nname: style\ndescription: How to write.\n---\nBe short.\n";
+    project.write("skills/style/SKILL.md", skill);
+    let actor = r#"{"name":"Ann"}"#;
+    let task = ["run", "npc", "{}", "--type", "player_proximity", "--actor", actor];
+    let task = [&task[..], &["--no-input"]].concat();
+    // Nobody has looked at what would be run.
+    project.run(&task, 3);
+    assert!(!project.path().join("looks").exists());
+    project.run(&["trust", "--yes"], 0);
+    project.run(&task, 0);
+    let told = project.run(&["show", "@last", "--transcript"], 0).out;
+    for words in [
+        "You live in a village. Today: sun.",
+        "- `style`: How to write.",
+        "No swearing.",
+        "An event made this run: `player_proximity`.",
+        "A player named Ann has approached.",
+        "{\"weather\": \"rain\"}",
+        "Bye: The message was delivered.",
+    ] {
+        assert_eq!(told.matches(words).count(), 1, "{words}: {told}");
+    }
+    assert!(!told.contains("bob"), "{told}");
+    let looks = fs::read_to_string(project.path().join("looks")).unwrap();
+    assert_eq!(looks.len(), 3);
+    let sent = project.path().join(".longhaul/outbox.jsonl");
+    let sent = fs::read_to_string(sent).unwrap();
+    assert!(sent.contains(r#""recipient":"bob","text":"hello""#), "{sent}");
+}

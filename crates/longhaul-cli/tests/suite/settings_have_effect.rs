@@ -1,0 +1,404 @@
+//! Nothing that can be written is without effect: every key of `longhaul.toml` and of an agent's
+//! file changes what the runtime does, or is refused with a sentence.
+//!
+//! The keys come from where they are read. A new key fails these tests until somebody shows here
+//! what it changes, and `observed` and `effect` hold only what a part of the runtime uses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::Arc;
+
+use longhaul::assemble::outbound::OutboundTools;
+use longhaul::assemble::providers::Providers;
+use longhaul::assemble::worker_options;
+use longhaul::config::load::load;
+use longhaul::config::process_env::ProcessEnv;
+use longhaul::config::schema::{SETTING_KEYS, TRUST_FOLDERS_KEY};
+use longhaul::config::settings::Config;
+use longhaul::config::value_kind::ValueKind;
+use longhaul_core::policy::retry::RetryPolicy;
+use longhaul_core::time::{Clock, Millis};
+use longhaul_engine::agent::{Agent, BudgetPatch, Defaults};
+use longhaul_engine::clock::SystemClock;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::agents::{agent, load_files, problems};
+
+/// A file that sets each key to something else than its default.
+const NON_DEFAULT_VALUES: &[(&str, &str)] = &[
+    ("data", "data = \"elsewhere\""),
+    ("store.url", "[store]\nurl = \"sqlite:other.db\""),
+    ("server.listen", "[server]\nlisten = \"127.0.0.1:1\""),
+    ("server.hosts", "[server]\nhosts = [\"a.example\"]"),
+    ("server.rate", "[server]\nrate = 7"),
+    ("server.open_loopback", "[server]\nopen_loopback = true"),
+    ("worker.concurrency", "[worker]\nconcurrency = 3"),
+    ("worker.lease", "[worker]\nlease = \"20s\""),
+    ("worker.poll", "[worker]\npoll = \"2s\""),
+    ("worker.crash_limit", "[worker]\ncrash_limit = 9"),
+    ("worker.inboxes", "[worker]\ninboxes = [\"mail\"]"),
+    ("inboxes.*.agent", "[inboxes.mail]\nagent = \"a\""),
+    ("retry.max_retries", "[retry]\nmax_retries = 2"),
+    ("retry.initial_delay", "[retry]\ninitial_delay = \"2s\""),
+    ("retry.max_delay", "[retry]\nmax_delay = \"3s\""),
+    ("retry.multiplier", "[retry]\nmultiplier = 3.0"),
+    ("budget.usd", "[budget]\nusd = 1"),
+    ("budget.active_time", "[budget]\nactive_time = \"1h\""),
+    ("budget.turns", "[budget]\nturns = 1"),
+    ("budget.tokens", "[budget]\ntokens = 1"),
+    ("budget.warn_at", "[budget]\nwarn_at = 0.5"),
+    ("retention.runs", "[retention]\nruns = \"1d\""),
+    ("providers.*.api", "[providers.openai]\napi = \"chat\""),
+    ("providers.*.base_url", "[providers.openai]\nbase_url = \"http://127.0.0.1:1\""),
+    ("providers.*.key_env", "[providers.openai]\nkey_env = \"K\""),
+    ("providers.*.headers.*", "[providers.openai.headers]\nx-a = \"b\""),
+    ("providers.*.fields.*", "[providers.openai.fields]\nseed = 1"),
+    ("providers.*.connect_timeout", "[providers.openai]\nconnect_timeout = \"1s\""),
+    ("providers.*.first_byte_timeout", "[providers.openai]\nfirst_byte_timeout = \"1s\""),
+    ("providers.*.idle_timeout", "[providers.openai]\nidle_timeout = \"1s\""),
+    ("providers.*.quirks", "[providers.moonshot]\nquirks = [\"text_only\"]"),
+    ("models.*", "[models]\nfast = \"ollama/x\""),
+    ("prices.*.input", "[prices.\"a/b\"]\ninput = 1\noutput = 1"),
+    ("prices.*.output", "[prices.\"a/b\"]\ninput = 1\noutput = 2"),
+    ("prices.*.cached", "[prices.\"a/b\"]\ninput = 1\noutput = 1\ncached = 0.5"),
+    ("prices.*.cache_write", "[prices.\"a/b\"]\ninput = 1\noutput = 1\ncache_write = 2"),
+    ("prices.*.window", "[prices.\"openai/gpt-5\"]\nwindow = 777000"),
+    ("prices.*.max_output", "[prices.\"openai/gpt-5\"]\nmax_output = 777"),
+    ("secrets.names", "[secrets]\nnames = [\"TOKEN\"]"),
+    ("outbound.allow", "[outbound]\nallow = [\"127.0.0.1:8080\"]"),
+    ("tools.send_message.deliver", "[tools.send_message]\ndeliver = \"file:x.jsonl\""),
+    ("tools.log_interaction.file", "[tools.log_interaction]\nfile = \"x.jsonl\""),
+];
+
+/// A folder whose user has this file of their own, so that nothing waits for trust.
+fn with_user_file(toml: &str) -> (TempDir, ProcessEnv) {
+    let folder = tempfile::tempdir().unwrap();
+    let own = folder.path().join("home/.config/longhaul");
+    fs::create_dir_all(&own).unwrap();
+    fs::write(own.join("longhaul.toml"), toml).unwrap();
+    let here = ProcessEnv {
+        cwd: folder.path().to_path_buf(),
+        home: Some(folder.path().join("home")),
+        ..ProcessEnv::default()
+    };
+    (folder, here)
+}
+
+/// The waits of a run that may be tried so much more often, in order.
+fn retry_delays(retry: RetryPolicy) -> Vec<Option<Millis>> {
+    let more = RetryPolicy { max_retries: retry.max_retries + 4, ..retry };
+    (1..9).map(|attempt| more.delay_after(attempt)).collect()
+}
+
+/// What the parts of the runtime are given.
+fn observable_settings(config: &Config) -> String {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let providers = Providers::from_config(config);
+    let headers: Vec<_> = providers.all().iter().map(|one| one.headers()).collect();
+    let given = format!(
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        config.data_folder(),
+        config.store_url(),
+        config.server_settings(),
+        worker_options(config),
+        config.inbox_agents(),
+        config.defaults().budget,
+        retry_delays(config.defaults().retry),
+        providers,
+        headers,
+        config.model_aliases(),
+        config.prices(),
+        config.secret_names(),
+        (config.tool_settings("send_message"), config.tool_settings("log_interaction")),
+        OutboundTools::new(config, &clock).map(|out| out.client),
+    );
+    given.replace(config.root.to_str().unwrap(), "ROOT")
+}
+
+#[test]
+fn every_setting_has_an_effect_or_is_refused() {
+    let samples: BTreeMap<&str, &str> = NON_DEFAULT_VALUES.iter().copied().collect();
+    let read = |toml: &str| {
+        let (_folder, here) = with_user_file(toml);
+        load(&here, &[]).map(|config| observable_settings(&config))
+    };
+    let default = read("").unwrap();
+    assert_eq!(read("").unwrap(), default, "it is the same each time");
+    let mut seen = BTreeSet::from([default]);
+    for key in SETTING_KEYS {
+        if let ValueKind::Unsupported(_) = key.kind {
+            assert_unsupported(key.path, key.env_name().as_deref());
+        } else if key.path != TRUST_FOLDERS_KEY {
+            let toml = samples.get(key.path);
+            let toml = toml.unwrap_or_else(|| panic!("what does `{}` change?", key.path));
+            let read = read(toml).unwrap_or_else(|error| panic!("{toml}: {error}"));
+            assert!(seen.insert(read), "`{}` has no effect", key.path);
+        }
+    }
+}
+
+/// A key that a later build brings is refused wherever it is set.
+fn assert_unsupported(path: &str, variable: Option<&str>) {
+    for value in ["\"1m\"", "7", "[]", "{ a = 1 }"] {
+        let (_folder, here) = with_user_file(&format!("{path} = {value}"));
+        let said = load(&here, &[]).unwrap_err().to_string();
+        let sentence = format!("`{path}`: would have no effect, ");
+        assert!(said.contains(&sentence), "{said}");
+        assert!(said.ends_with("not yet in this build: remove it"), "{said}");
+    }
+    let (_folder, mut here) = with_user_file("");
+    let variable = variable.expect("a name in the environment");
+    here.env.insert(variable.to_owned(), "7".to_owned());
+    let said = load(&here, &[]).unwrap_err().to_string();
+    assert!(said.starts_with(variable), "{said}");
+    assert!(said.contains("not yet in this build"), "{said}");
+}
+
+#[test]
+fn unsupported_tables_are_refused() {
+    for (toml, said) in [
+        (
+            "[hooks.github]\ninbox = \"mail\"\nsecret_env = \"A\"\n",
+            "`hooks`: would have no effect, inbound webhooks are not yet in this build: remove it",
+        ),
+        (
+            "[[webhooks]]\nurl = \"https://a.b\"\n[[webhooks]]\nurl = \"https://a.c\"\n",
+            "`webhooks`: would have no effect, outbound webhooks are not yet in this build: remove it",
+        ),
+        (
+            "[sandbox]\nprovider = \"local\"\n",
+            "`sandbox.provider`: would have no effect, sandboxes are not yet in this build: remove it",
+        ),
+        (
+            "[retry]\nhard_timeout = \"5m\"\n",
+            "`retry.hard_timeout`: would have no effect, time limits of one attempt (`budget.active_time` limits a run) are not yet in this build: remove it",
+        ),
+    ] {
+        let (_folder, here) = with_user_file(toml);
+        let error = load(&here, &[]).unwrap_err().to_string();
+        assert!(error.ends_with(said), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+/// What becomes of a key of an agent's file.
+enum KeyEffect {
+    /// It changes the agent.
+    Applied,
+    /// The only value that is not refused says what holds anyway.
+    Default,
+    /// A later build brings it.
+    Unsupported,
+}
+
+use KeyEffect::{Applied, Default as SaysDefault, Unsupported};
+
+/// A key, a value for it, and what becomes of both.
+type KeyCase = (&'static str, &'static str, KeyEffect);
+
+/// The keys of each table of an agent's file: with what the front matter holds around them, where
+/// `@` is their place, and a value for each.
+const TABLES: &[(&str, &[KeyCase])] = &[
+    (
+        "@",
+        &[
+            ("name", "a", SaysDefault),
+            ("description", "x", Applied),
+            ("model", "a/b", Applied),
+            ("idle_model", "a/b", Applied),
+            ("tools", "[read_file]", Applied),
+            ("skills", "[]", SaysDefault),
+            ("max_turns", "7", Applied),
+            ("maxTurns", "7", Applied),
+            ("sandbox", "{ isolation: none }", Applied),
+            ("budget", "{ turns: 7 }", Applied),
+            ("retry", "{ max_retries: 7 }", Applied),
+            ("approve", "[{ tool: a, allow: true }]", Applied),
+            ("effects", "[{ tool: a, class: pure }]", Applied),
+            ("guards", "off", Applied),
+            ("keep_open", "1h", Applied),
+            ("in_doubt", "fail", Applied),
+            ("approve_result", "true", Applied),
+            ("lane", "x", Applied),
+            ("lane_on_park", "release", Applied),
+            ("lane_busy", "enqueue", SaysDefault),
+            ("context", "[recipient]", Applied),
+            ("perception", "{ url: \"http://a.example\" }", Applied),
+            ("output", "{ schema: { type: object } }", Applied),
+            ("events", "{ idle_tick: x }", Applied),
+            ("outcome", "{ rubric: ./rubric.md }", Unsupported),
+            ("compaction", "{ at: 0.8 }", Unsupported),
+        ],
+    ),
+    (
+        "budget: { @ }",
+        &[
+            ("usd", "1", Applied),
+            ("active_time", "1h", Applied),
+            ("turns", "1", Applied),
+            ("tokens", "1", Applied),
+            ("warn_at", "0.5", Applied),
+        ],
+    ),
+    (
+        "retry: { @ }",
+        &[
+            ("max_retries", "2", Applied),
+            ("initial_delay", "2s", Applied),
+            ("max_delay", "3s", Applied),
+            ("multiplier", "3", Applied),
+            ("soft_timeout", "1m", Unsupported),
+            ("hard_timeout", "1m", Unsupported),
+        ],
+    ),
+    (
+        "sandbox: { @ }",
+        &[
+            ("isolation", "none", Applied),
+            ("provider", "local", Unsupported),
+            ("image", "rust", Unsupported),
+            ("network", "none", Unsupported),
+            ("cache", "[cargo]", Unsupported),
+            ("min_isolation", "landlock", Unsupported),
+            ("idle_stop", "2m", Unsupported),
+            ("auto_stop", "2m", Unsupported),
+            ("keep", "2m", Unsupported),
+            ("volume", "{ name: a, path: /a }", Unsupported),
+            ("env_file", "true", Unsupported),
+        ],
+    ),
+    (
+        "approve: [{ tool: a, ask: b, @ }]",
+        &[
+            ("match", "x", Applied),
+            ("always", "true", Applied),
+            ("timeout", "3h", Applied),
+            ("on_timeout", "fail", Applied),
+            ("in_doubt", "fail", Applied),
+            ("approvers", "2", Applied),
+            ("remind", "1m", Applied),
+            ("paths", "[src]", Unsupported),
+            ("then", "b", Unsupported),
+        ],
+    ),
+    (
+        "approve: [{ tool: a, @ }]",
+        &[("ask", "x", Applied), ("allow", "true", Applied), ("deny", "x", Applied)],
+    ),
+    (
+        "approve: [{ tool: a, ask: b, approvers: { @ } }]",
+        &[("count", "2", Applied), ("not", "submitter", Applied)],
+    ),
+    ("approve: [{ ask: b, @ }]", &[("tool", "x", Applied)]),
+    (
+        "effects: [{ tool: a, class: pure, @ }]",
+        &[("match", "x", Applied), ("key", "x", Unsupported)],
+    ),
+    ("effects: [{ class: pure, @ }]", &[("tool", "x", Applied)]),
+    ("effects: [{ tool: a, @ }]", &[("class", "once", Applied)]),
+    ("guards: { @ }", &[("identical_calls", "3", Applied)]),
+    ("perception: { url: \"http://a.example\", @ }", &[("every", "turn", Applied)]),
+    (
+        "perception: { @ }",
+        &[("url", "\"http://b.example\"", Applied), ("command", "[./look]", Applied)],
+    ),
+    ("output: { @ }", &[("schema", "{ type: object }", Applied)]),
+];
+
+/// What the engine uses of an agent: its definition, but of the retries the waits, and of a
+/// sandbox whether there is none.
+fn effective_definition(agent: &Agent) -> Value {
+    let mut definition: Value = serde_json::from_slice(&agent.definition().content).unwrap();
+    let policy = agent.policy(&Defaults::default(), BudgetPatch::default());
+    definition["retry"] = json!(format!("{:?}", retry_delays(policy.retry)));
+    definition["sandbox"] =
+        json!(format!("{:?}", agent.sandbox.as_ref().map(|sandbox| sandbox.isolation)));
+    definition
+}
+
+/// The keys that may stand in a table, as the refusal of another one lists them.
+fn known_keys(table: &str) -> BTreeSet<String> {
+    let found = problems(&agent_file(table, "zzqq: 1"));
+    let refusal = found.iter().find_map(|problem| {
+        let (_, list) = problem.split_once("unknown key `zzqq`, there are ")?;
+        Some(list.to_owned())
+    });
+    let list = refusal.unwrap_or_else(|| panic!("{table}: {found:?}"));
+    list.split(", ").map(|key| key.trim_matches('`').to_owned()).collect()
+}
+
+/// The field whose keys a table has.
+fn innermost_table(table: &str) -> &str {
+    match table.contains("approvers: {") {
+        true => "approvers",
+        false => table.split(':').next().unwrap_or_default(),
+    }
+}
+
+fn agent_file(table: &str, entry: &str) -> String {
+    format!("---\n{}\n---\nHello.\n", table.replace('@', entry))
+}
+
+#[test]
+fn every_field_of_an_agent_has_an_effect_or_is_refused() {
+    let plain = effective_definition(&agent(""));
+    let mut shown: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (table, fates) in TABLES {
+        for (key, value, fate) in *fates {
+            shown.entry(innermost_table(table)).or_default().insert((*key).to_owned());
+            let entry = format!("{key}: {value}");
+            match fate {
+                Applied | SaysDefault => {
+                    let set = effective_definition(&agent(&table.replace('@', &entry)));
+                    let is_default = matches!(fate, SaysDefault);
+                    assert_eq!(set == plain, is_default, "{table} {entry}");
+                }
+                Unsupported => {
+                    let found = problems(&agent_file(table, &entry));
+                    let sentence = format!("`{key}` is understood, but this build can't do it yet");
+                    assert_eq!(found.len(), 1, "{found:?}");
+                    assert!(found[0].contains(&sentence), "{found:?}");
+                }
+            }
+        }
+    }
+    for (table, _) in TABLES {
+        assert_eq!(known_keys(table), shown[innermost_table(table)], "{table}");
+    }
+}
+
+/// The fields of Claude's files, by its own documents. The same file serves Claude Code, so that a
+/// field without a meaning here stops no agent, and is told instead.
+#[test]
+fn every_claude_field_is_applied_or_noted() {
+    let load = |front: &str| {
+        let text = format!("---\n{front}\n---\nHello.\n");
+        let (_folder, loaded) = load_files(&[(".claude/agents/a.md", text.as_bytes())]);
+        assert_eq!(loaded.problems, []);
+        let one = &loaded.agents[0];
+        (effective_definition(&one.agent), one.notes.join("\n"))
+    };
+    let (plain, _) = load("");
+    for (key, value) in [
+        ("name", "b"),
+        ("description", "x"),
+        ("tools", "Edit"),
+        ("disallowedTools", "Read"),
+        ("model", "sonnet"),
+        ("permissionMode", "plan"),
+        ("maxTurns", "7"),
+        ("skills", "none"),
+        ("mcpServers", "[a]"),
+        ("hooks", "{ a: [] }"),
+        ("memory", "user"),
+        ("background", "true"),
+        ("effort", "low"),
+        ("isolation", "worktree"),
+        ("color", "red"),
+    ] {
+        let (set, notes) = load(&format!("{key}: {value}"));
+        let is_told = notes.contains(&format!("`{key}`"));
+        assert!(set != plain || is_told, "{key}: {notes}");
+    }
+}

@@ -1,0 +1,141 @@
+//! What stands between us and a provider: TLS, whose certificates are checked, and
+//! a proxy, which is used for those far away only.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::cli::longhaul_in;
+use super::fake_server::{FakeServer, json_response};
+
+const KEY: &str = "sk-very-secret-0123456789";
+
+const MODEL_LIST: &str = r#"{"data":[{"id":"one"}]}"#;
+
+fn folder(base_url: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let toml = format!(
+        "[providers.far]\napi = \"chat\"\nbase_url = \"{base_url}\"\nkey_env = \"FAR_KEY\"\n"
+    );
+    std::fs::write(folder.path().join("longhaul.toml"), toml).unwrap();
+    folder
+}
+
+/// Asks the provider for its models; the exit code and all that was said.
+fn check_models(folder: &TempDir, env: &[(&str, &str)]) -> (Option<i32>, String) {
+    let env = [&[("FAR_KEY", KEY), ("LONGHAUL_TRUST", "1")], env].concat();
+    let output = longhaul_in(folder.path(), &["models", "check", "far"], &env);
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8(said).unwrap();
+    assert!(!said.contains(KEY), "{said}");
+    (output.status.code(), said)
+}
+
+/// A server behind TLS, with the file of its certificate.
+struct TlsServer {
+    child: Child,
+    port: String,
+    folder: TempDir,
+}
+
+impl TlsServer {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let made = Command::new("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt"])
+            .args(["ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+            .args(["-subj", "/CN=localhost", "-addext"])
+            .args(["subjectAltName=IP:127.0.0.1,DNS:localhost", "-addext"])
+            .args(["basicConstraints=critical,CA:FALSE"])
+            .args(["-keyout", "key.pem", "-out", "cert.pem"])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop/tls.py");
+        let mut child = Command::new("python3")
+            .arg(program)
+            .args(["cert.pem", "key.pem"])
+            .current_dir(folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut port = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut port).unwrap();
+        Self { child, port: port.trim().to_owned(), folder }
+    }
+
+    fn url(&self, host: &str) -> String {
+        format!("https://{host}:{}/v1", self.port)
+    }
+
+    fn certificate(&self) -> String {
+        let file = self.folder.path().join("cert.pem");
+        file.to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for TlsServer {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_certificate_is_checked() {
+    let sealed = TlsServer::new();
+    let certificate = sealed.certificate();
+    let trusted = [("SSL_CERT_FILE", certificate.as_str())];
+    let here = folder(&sealed.url("127.0.0.1"));
+    let (code, said) = check_models(&here, &trusted);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("1 model"), "{said}");
+    // Somebody whom nobody vouches for gets no question, and no key.
+    let stranger = TlsServer::new();
+    let (code, said) = check_models(&folder(&stranger.url("127.0.0.1")), &trusted);
+    assert_eq!(code, Some(5), "{said}");
+    assert!(said.contains("certificate"), "{said}");
+    // A good certificate of somebody else is no better.
+    let (code, said) = check_models(&folder(&sealed.url("127.0.0.2")), &trusted);
+    assert_eq!(code, Some(5), "{said}");
+}
+
+#[test]
+fn a_proxy_is_used_for_remote_hosts_only() {
+    let proxy = FakeServer::new(|_| json_response("200 OK", MODEL_LIST));
+    let through = [
+        ("HTTP_PROXY", proxy.url.as_str()),
+        ("http_proxy", &proxy.url),
+        // The folder's own settings say where keys go.
+        ("LONGHAUL_TRUST", "1"),
+    ];
+    let (code, said) = check_models(&folder("http://models.invalid/v1"), &through);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(
+        proxy.requests().last().unwrap().request_line,
+        "GET http://models.invalid/v1/models"
+    );
+    let near = FakeServer::new(|_| json_response("200 OK", MODEL_LIST));
+    let (code, said) = check_models(&folder(&format!("{}/v1", near.url)), &through);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(near.requests().last().unwrap().request_line, "GET /v1/models");
+    assert_eq!(proxy.requests().len(), 1);
+    // A proxy that can't reach the server says so in a page of its own.
+    let lost = FakeServer::new(|_| {
+        let page = "<html><head><title>502 Bad Gateway</title></head></html>";
+        let length = page.len();
+        format!(
+            "HTTP/1.1 502 Bad Gateway\r\ncontent-type: text/html\r\ncontent-length: {length}\r\n\r\n{page}"
+        )
+    });
+    let through =
+        [("HTTP_PROXY", lost.url.as_str()), ("http_proxy", &lost.url), ("LONGHAUL_TRUST", "1")];
+    let (code, said) = check_models(&folder("http://models.invalid/v1"), &through);
+    assert_eq!(code, Some(5), "{said}");
+    assert!(said.contains("502"), "{said}");
+}

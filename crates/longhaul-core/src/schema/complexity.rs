@@ -1,0 +1,345 @@
+//! Size of a JSON Schema once every reference is replaced by its target, computed in
+//! linear time without replacing any.
+//!
+//! Invariant: every part that a validator can reach is counted. A reference that can't
+//! be followed here is an error.
+
+use serde_json::Value;
+
+use super::error::{EXPANSION_MAX, SchemaError};
+use super::references::Graph;
+use super::totals::{Count, build_nodes, compute_totals};
+
+/// Bounds of the work that checking a value against a schema takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SchemaComplexity {
+    /// Number of subschemas with every reference replaced; one that leads back is counted once.
+    expansion: u64,
+    /// Maximum number of subschemas that one part of an object or list is checked against.
+    fanout: u64,
+    /// Whether a subschema refers to one that contains it.
+    is_recursive: bool,
+}
+
+impl SchemaComplexity {
+    /// Measures a schema.
+    ///
+    /// # Errors
+    /// Says why no value should be checked against it.
+    pub fn measure(schema: &Value) -> Result<Self, SchemaError> {
+        let graph = Graph::new(schema);
+        let nodes = build_nodes(&graph)?;
+        let expanded = compute_totals(&nodes, Count::Parts, 0..1);
+        let reached = || (0..nodes.len()).filter(|at| expanded.totals[*at] > 0);
+        // Where parts lead back, the total of the root leaves out what they lead to. What is
+        // checked against one value never leads back, so that these totals are complete.
+        let visited = compute_totals(&nodes, Count::Visits, reached());
+        if let Some(at) = visited.cycle {
+            return Err(SchemaError::Cycle(pointer_to(schema, graph.parts[at])));
+        }
+        let expansion = expanded.totals.first().copied().unwrap_or(1);
+        let expansion = expansion.max(visited.max());
+        if expansion > EXPANSION_MAX {
+            return Err(SchemaError::Expansion);
+        }
+        if let Some(unknown) = reached().find_map(|at| nodes[at].unknown) {
+            return Err(SchemaError::Reference(unknown.to_owned()));
+        }
+        let fields = compute_totals(&nodes, Count::Fields, reached()).max();
+        let items = compute_totals(&nodes, Count::Items, reached()).max();
+        Ok(Self {
+            expansion,
+            fanout: fields.max(items).max(1),
+            is_recursive: expanded.cycle.is_some() || reached().any(|at| nodes[at].is_meta),
+        })
+    }
+
+    /// Whether a subschema refers to one that contains it.
+    pub const fn is_recursive(&self) -> bool {
+        self.is_recursive
+    }
+
+    /// Upper bound of the subschemas that this value is checked against, its parts included.
+    pub fn check_cost(&self, value: &Value) -> u64 {
+        let fanout = if self.is_recursive { self.fanout } else { 1 };
+        let mut visits = 0_u64;
+        let mut values = vec![(value, 1_u64)];
+        while let Some((value, paths)) = values.pop() {
+            let inner = paths.saturating_mul(fanout);
+            let mut size = 1;
+            match value {
+                Value::String(text) => size += text.len() as u64 / 32,
+                Value::Array(list) => values.extend(list.iter().map(|one| (one, inner))),
+                Value::Object(fields) => values.extend(fields.values().map(|one| (one, inner))),
+                Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            }
+            visits = visits.saturating_add(paths.saturating_mul(size));
+        }
+        visits.saturating_mul(self.expansion)
+    }
+}
+
+/// Where a part stands in a schema, for a message.
+fn pointer_to(schema: &Value, part: &Value) -> String {
+    let mut values = vec![(String::new(), schema)];
+    while let Some((at, value)) = values.pop() {
+        if std::ptr::eq(value, part) {
+            return if at.is_empty() { "its root".to_owned() } else { at };
+        }
+        match value {
+            Value::Object(fields) => values.extend(fields.iter().map(|(name, inner)| {
+                let name = name.replace('~', "~0").replace('/', "~1");
+                (format!("{at}/{name}"), inner)
+            })),
+            Value::Array(list) => {
+                let list = list.iter().enumerate();
+                values.extend(list.map(|(n, inner)| (format!("{at}/{n}"), inner)));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    "a part".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const META_4: &str = "http://json-schema.org/draft-04/schema#";
+    const META_7: &str = "http://json-schema.org/draft-07/schema#";
+
+    /// A chain of definitions, each of which holds `wide` references to the next.
+    fn chain(deep: usize, wide: usize, keyword: &str) -> Value {
+        let link = |n: usize| json!({ "$ref": format!("#/$defs/d{n}") });
+        let mut defs: serde_json::Map<String, Value> = (0..deep)
+            .map(|n| (format!("d{n}"), json!({ keyword: vec![link(n + 1); wide] })))
+            .collect();
+        defs.insert(format!("d{deep}"), json!({ "type": "object" }));
+        json!({ "type": "object", "allOf": [link(0)], "$defs": defs })
+    }
+
+    #[test]
+    fn schemas_that_grow_exponentially_are_refused() {
+        for keyword in ["allOf", "anyOf", "oneOf", "prefixItems"] {
+            assert_eq!(
+                SchemaComplexity::measure(&chain(12, 8, keyword)),
+                Err(SchemaError::Expansion),
+                "{keyword}"
+            );
+        }
+        let wide = |n: usize| {
+            let fields = ["a", "b", "c"].map(|name| (name, json!({ "$ref": format!("#x{n}") })));
+            json!({ "$anchor": format!("x{}", n - 1), "properties": serde_json::Map::from_iter(
+                fields.map(|(name, field)| (name.to_owned(), field))
+            ) })
+        };
+        let defs: Vec<Value> = (1..40).map(wide).collect();
+        let hidden = json!({ "default": defs, "$ref": "#x0" });
+        assert_eq!(SchemaComplexity::measure(&hidden), Err(SchemaError::Expansion));
+    }
+
+    /// This schema with definitions that grow exponentially from `#/$defs/d0`.
+    fn with_large_definitions(mut schema: Value) -> Value {
+        let defs = chain(12, 8, "allOf")["$defs"].take();
+        for (name, definition) in defs.as_object().unwrap() {
+            schema["$defs"][name] = definition.clone();
+        }
+        schema
+    }
+
+    #[test]
+    fn every_reference_that_a_validator_follows_is_counted() {
+        let small = json!({ "d0": { "type": "object" } });
+        let here = json!({ "$ref": "#/$defs/d0" });
+        for schema in [
+            // Indices and characters that are written in another way.
+            json!({ "$ref": "#/$defs/l/anyOf/00", "$defs": { "l": { "anyOf": [here] } } }),
+            json!({ "$ref": "#/$defs/l/anyOf/+0", "$defs": { "l": { "anyOf": [here] } } }),
+            json!({ "$ref": "#/$defs/%+f", "$defs": { "%+f": here, "\u{f}": {} } }),
+            json!({ "$ref": "#/$defs/%7e0%64", "$defs": { "~d": here } }),
+            json!({ "$ref": "#/$defs/%zz", "$defs": { "%zz": here } }),
+            // Addresses that are none, or not everywhere.
+            json!({ "$schema": META_7,
+                "allOf": [{ "$id": "http://x/y", "$ref": "#/$defs/d0" }] }),
+            json!({ "$schema": META_7,
+                "allOf": [{ "$id": "http://x/y", "$ref": "#/$defs/d0", "$defs": small }] }),
+            json!({ "$schema": META_4,
+                "allOf": [{ "$id": "http://x/y", "not": here, "$defs": small }] }),
+            json!({ "$schema": META_4, "id": "http://x/r", "$id": "http://x/s",
+                "allOf": [{ "$ref": "http://x/r#/$defs/d0" }] }),
+            json!({ "$id": "http://x/r", "allOf": [{ "$ref": "http://x/r#/$defs/d0" }],
+                "default": { "$id": "http://x/r", "$defs": small } }),
+            json!({ "$id": "http://x/r", "allOf": [{ "$ref": "r#/$defs/d0" }],
+                "not": { "$id": "http://y/", "not": { "$id": "r", "$defs": small } } }),
+            json!({ "$id": "http://x/r", "$defs": { "same": { "$id": "http://x/%72",
+                "not": here, "$defs": small } }, "items": { "$ref": "http://x/%72" } }),
+            // Targets that depend on where a check came from.
+            json!({ "$dynamicRef": "#n", "$defs": { "a": { "$dynamicAnchor": "n" },
+                "b": { "$id": "http://x/y", "not": { "$dynamicAnchor": "n", "not":
+                    { "$id": "http://x/z", "$ref": "#/$defs/d0" } } } } }),
+        ] {
+            assert_eq!(
+                SchemaComplexity::measure(&with_large_definitions(schema.clone())),
+                Err(SchemaError::Expansion),
+                "{schema}"
+            );
+        }
+    }
+
+    #[test]
+    fn repeated_checks_are_counted_each_time() {
+        // Each level is checked, and checked again to find out what it evaluates.
+        let unevaluated =
+            |inner: Value| json!({ "anyOf": [inner], "unevaluatedProperties": false });
+        let nested = |deep: usize| (0..deep).fold(json!({}), |inner, _| unevaluated(inner));
+        assert!(SchemaComplexity::measure(&nested(4)).is_ok());
+        assert_eq!(SchemaComplexity::measure(&nested(40)), Err(SchemaError::Expansion));
+        // Each definition is first met inside of the one before, to which it leads back.
+        let definition = |n: usize| {
+            let back = json!({ "$ref": format!("#/$defs/c{}", n - 1) });
+            let next = json!({ "$ref": format!("#/$defs/c{}", n + 1) });
+            (format!("c{n}"), json!({ "allOf": vec![back; 8], "items": next }))
+        };
+        let mut defs: serde_json::Map<String, Value> = (1..12).map(definition).collect();
+        defs.insert("c0".into(), json!({ "items": { "$ref": "#/$defs/c1" } }));
+        defs.insert("c12".into(), json!({ "type": "array" }));
+        let back = json!({ "allOf": [{ "$ref": "#/$defs/c0" }, { "$ref": "#/$defs/c11" }],
+            "$defs": defs });
+        assert_eq!(SchemaComplexity::measure(&back), Err(SchemaError::Expansion));
+    }
+
+    #[test]
+    fn schemas_that_share_definitions_are_accepted() {
+        assert!(SchemaComplexity::measure(&chain(4, 8, "allOf")).is_ok());
+        assert!(SchemaComplexity::measure(&chain(2_000, 1, "allOf")).is_ok());
+        let unused = chain(12, 8, "allOf")["$defs"].clone();
+        assert!(SchemaComplexity::measure(&json!({ "type": "string", "$defs": unused })).is_ok());
+    }
+
+    #[test]
+    fn reference_cycles_are_found() {
+        for (schema, at) in [
+            (json!({ "$ref": "#" }), "its root"),
+            (json!({ "$ref": "" }), "its root"),
+            (json!({ "allOf": [{ "$ref": "#" }] }), "its root"),
+            (json!({ "type": "object", "anyOf": [{ "$ref": "#" }] }), "its root"),
+            (json!({ "not": { "$ref": "#" } }), "its root"),
+            (json!({ "$id": "https://a/", "$ref": "https://a/" }), "its root"),
+            (json!({ "$anchor": "me", "$ref": "#me" }), "its root"),
+            (
+                json!({ "$ref": "#/$defs/a", "$defs": {
+                    "a": { "$ref": "#/$defs/b" }, "b": { "allOf": [{ "$ref": "#/$defs/a" }] },
+                } }),
+                "/$defs/a",
+            ),
+            (
+                json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/a%7E1b" } },
+                    "$defs": { "a/b": { "$ref": "#/$defs/a~1b" } } }),
+                "/$defs/a~1b",
+            ),
+        ] {
+            assert_eq!(
+                SchemaComplexity::measure(&schema),
+                Err(SchemaError::Cycle(at.to_owned())),
+                "{schema}"
+            );
+        }
+    }
+
+    #[test]
+    fn terminating_recursion_is_allowed() {
+        for (schema, is_recursive) in [
+            (json!(true), false),
+            (json!({ "type": "object", "properties": { "next": { "$ref": "#" } } }), true),
+            (
+                json!({ "$ref": "#/$defs/tree", "$defs": { "tree": {
+                    "type": "object",
+                    "properties": { "children": { "type": "array", "items": { "$ref": "#/$defs/tree" } } },
+                } } }),
+                true,
+            ),
+            (json!({ "anyOf": [{ "type": "string" }, { "items": { "$ref": "#" } }] }), true),
+            (
+                json!({ "allOf": [{ "$ref": "#/$defs/a" }, { "$ref": "#/$defs/a" }],
+                    "$defs": { "a": { "type": "string" } } }),
+                false,
+            ),
+            (json!({ "properties": { "$ref": { "type": "string" } } }), false),
+            (
+                json!({ "default": { "$ref": "#" }, "enum": [{ "allOf": [{ "$ref": "#" }] }] }),
+                false,
+            ),
+            (json!({ "$ref": "https://json-schema.org/draft/2020-12/schema" }), true),
+            (
+                json!({ "$id": "https://a/b.json", "allOf": [{ "$ref": "c.json" }],
+                    "$defs": { "c": { "$id": "c.json", "$ref": "d.json", "$defs": { "d": {} } },
+                        "d": { "$id": "d.json", "items": { "$ref": "#" } } } }),
+                true,
+            ),
+        ] {
+            let shape = SchemaComplexity::measure(&schema);
+            assert_eq!(shape.map(|shape| shape.is_recursive()), Ok(is_recursive), "{schema}");
+        }
+    }
+
+    #[test]
+    fn references_to_other_documents_are_refused() {
+        let nested = |id: &str, inner: Value| json!({ "$id": id, "items": inner });
+        let meta = "https://json-schema.org/draft/2020-12/";
+        for (schema, to) in [
+            (nested("https://a/b", json!({ "$ref": "./b" })), "./b"),
+            (json!({ "$ref": "#/$defs/none" }), "#/$defs/none"),
+            (json!({ "$ref": "#none" }), "#none"),
+            (json!({ "$ref": "json-schema:///" }), "json-schema:///"),
+            (json!({ "$ref": format!("{meta}x") }), &format!("{meta}x")),
+            (
+                json!({ "$id": meta, "items": { "$ref": format!("{meta}x") },
+                    "$defs": { "x": { "$id": "x" } } }),
+                &format!("{meta}x"),
+            ),
+            (json!({ "$dynamicAnchor": "meta", "items": { "$ref": META_7 } }), META_7),
+        ] {
+            assert_eq!(
+                SchemaComplexity::measure(&schema),
+                Err(SchemaError::Reference(to.to_owned())),
+                "{schema}"
+            );
+        }
+    }
+
+    #[test]
+    fn work_grows_with_the_value_and_with_branches_that_recur() {
+        let plain = SchemaComplexity::measure(&json!({ "items": { "type": "string" } })).unwrap();
+        assert_eq!(plain.check_cost(&json!(["a", "b"])), 6);
+        assert_eq!(plain.check_cost(&json!("x".repeat(64))), 6);
+        let branch = json!({ "properties": { "a": { "$ref": "#" } } });
+        let tree = SchemaComplexity::measure(&json!({ "anyOf": vec![branch; 10] })).unwrap();
+        let nested = |deep: usize| (0..deep).fold(json!(1), |inner, _| json!({ "a": inner }));
+        assert!(tree.check_cost(&nested(2)) < 10_000);
+        assert_eq!(tree.check_cost(&nested(100)), u64::MAX);
+        let again = json!({ "$ref": "#" });
+        let patterns = json!({ "a": again, "^a": again, "a$": again, "^a$": again });
+        for (schema, ways) in [
+            (json!({ "patternProperties": patterns }), 4),
+            (json!({ "properties": { "a": again }, "patternProperties": patterns }), 5),
+            (json!({ "properties": { "a": again }, "unevaluatedProperties": again }), 3),
+            (json!({ "properties": { "a": again, "b": again }, "additionalProperties": again }), 1),
+            (json!({ "properties": { "a": again }, "additionalProperties": false }), 1),
+            (json!({ "contains": again, "items": again, "prefixItems": [again, again] }), 3),
+            (json!({ "contains": again, "items": again, "unevaluatedItems": again }), 5),
+            (
+                json!({ "if": { "items": again }, "then": { "items": again },
+                "dependentSchemas": { "a": { "items": again } } }),
+                3,
+            ),
+            (json!({ "anyOf": [{ "items": again }, { "additionalProperties": again }] }), 1),
+        ] {
+            let shape = SchemaComplexity::measure(&schema).unwrap();
+            assert_eq!(shape.fanout, ways, "{schema}");
+            let paths = ways.pow(13);
+            assert!(shape.check_cost(&nested(13)) >= paths, "{schema}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Reads what a run was told and has said: its conversation, and the messages
+//! that people sent it on the way.
+//!
+//! Never: changes anything.
+
+use longhaul_core::id::{RunId, Seq};
+use longhaul_core::raw::StoredText;
+
+use crate::error::Error;
+use crate::handle::Longhaul;
+use crate::run_session::fold;
+use longhaul_api::steer::{SteerTimes, SteerView};
+use longhaul_api::transcript::TranscriptView;
+
+/// So many entries are read at once.
+const PAGE_SIZE: usize = 1_000;
+
+impl Longhaul {
+    /// The conversation of a run.
+    pub async fn transcript(&self, run: RunId) -> Result<TranscriptView, Error> {
+        let (folded, _) = fold(&self.services, run).await?;
+        let transcript = folded.transcript();
+        let system = match transcript.system() {
+            StoredText::Inline(text) => Some(text.to_string()),
+            StoredText::Blob(at) => {
+                let bytes = self.services.records.blob(at.hash).await?;
+                bytes.and_then(|bytes| String::from_utf8(bytes).ok())
+            }
+        };
+        let model = Some(transcript.model()).filter(|name| !name.is_empty());
+        Ok(TranscriptView {
+            run,
+            model: model.map(str::to_owned),
+            system,
+            messages: transcript.messages().to_vec(),
+        })
+    }
+
+    /// The messages that were sent to a run, and what became of each.
+    pub async fn steers(&self, run: RunId) -> Result<Vec<SteerView>, Error> {
+        let rows = self.services.records.steers(run).await?;
+        let mut times = SteerTimes::default();
+        let mut after = Seq::START;
+        loop {
+            let page = self.events(run, after, PAGE_SIZE).await?;
+            let Some(last) = page.last() else { break };
+            after = last.seq;
+            page.iter().for_each(|entry| times.record(entry));
+        }
+        Ok(rows.iter().map(|row| SteerView::new(row, &times)).collect())
+    }
+}

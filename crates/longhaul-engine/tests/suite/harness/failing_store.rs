@@ -1,0 +1,367 @@
+//! A store that fails on order, before it has done its work or after it.
+//!
+//! Never: by itself. Without an order it is the store behind it.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+use longhaul_core::change::{LateResult, RuleRow, SandboxRow, SteerRow};
+use longhaul_core::id::{LaneKey, NoteId, ResourceKey, RunId, Seq, ThreadKey, WorkerId};
+use longhaul_core::message::Message;
+use longhaul_core::note::{NewNote, Note, NoteOutcome};
+use longhaul_core::policy::gate::GateRow;
+use longhaul_core::port::records::{
+    BudgetAccount, ChangedRuns, Checkpoint, DueTimer, GlobalPage, GlobalSeq, LaneRow, ModelUsage,
+    OutboxItem, RecordStore, Repairs, UsageQuery, WorkerRow,
+};
+use longhaul_core::port::store::{
+    AppendRequest, Appended, Author, Claim, ClaimRequest, GateFilter, Heartbeat, HeartbeatAck,
+    JournalPage, OpenOutcome, OpenRequest, PruneOutcome, PruneRequest, ReadRequest, RunFilter,
+    RunRow, Store, StoreError, Watch,
+};
+use longhaul_core::raw::Hash;
+use longhaul_core::time::{Millis, Timestamp};
+use longhaul_testkit::mem_store::MemStore;
+
+/// How a call of the store fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoreFault {
+    /// Somebody else holds it, and nothing was done.
+    Busy,
+    /// The disk is full, and nothing was done.
+    Full,
+    /// It is broken, and nothing was done.
+    Broken,
+    /// It was done, and the answer was lost.
+    Lost,
+}
+
+impl StoreFault {
+    fn error(self) -> StoreError {
+        let at = "a shaky store".to_owned();
+        match self {
+            Self::Busy | Self::Lost => StoreError::Busy { at },
+            Self::Full => StoreError::DiskFull { at },
+            Self::Broken => StoreError::Database { at, source: "the disk made a noise".into() },
+        }
+    }
+}
+
+/// A store in memory that fails on order.
+#[derive(Debug)]
+pub(crate) struct FailingStore {
+    inner: MemStore,
+    /// When a driver writes a fact of this kind, its append fails so.
+    appends: Mutex<VecDeque<(&'static str, StoreFault)>>,
+    /// So often a driver that only moves rows finds that others have written.
+    conflicts: AtomicUsize,
+    claims: Mutex<VecDeque<StoreFault>>,
+    reads: Mutex<VecDeque<StoreFault>>,
+    /// Definitions are not found.
+    pub(crate) hides_definitions: AtomicBool,
+}
+
+impl FailingStore {
+    pub(crate) fn new(behind: MemStore) -> Self {
+        Self {
+            inner: behind,
+            appends: Mutex::default(),
+            conflicts: AtomicUsize::new(0),
+            claims: Mutex::default(),
+            reads: Mutex::default(),
+            hides_definitions: AtomicBool::new(false),
+        }
+    }
+
+    /// The next append of a driver with a fact of this kind fails so.
+    pub(crate) fn fail_append(&self, kind: &'static str, fault: StoreFault) {
+        self.appends.lock().unwrap().push_back((kind, fault));
+    }
+
+    /// So often a driver that only moves rows finds that others have written.
+    pub(crate) fn fail_with_conflicts(&self, count: usize) {
+        self.conflicts.store(count, Ordering::SeqCst);
+    }
+
+    /// Whether others have written just before this append.
+    fn takes_conflict(&self, append: &AppendRequest) -> bool {
+        let fewer = |count: usize| count.checked_sub(1);
+        append.batch.events.is_empty()
+            && matches!(append.author, Author::Driver { .. })
+            && self.conflicts.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fewer).is_ok()
+    }
+
+    /// The next claim that finds a run fails so.
+    pub(crate) fn fail_claim(&self, fault: StoreFault) {
+        self.claims.lock().unwrap().push_back(fault);
+    }
+
+    /// The next reads fail so.
+    pub(crate) fn fail_reads(&self, fault: StoreFault, count: usize) {
+        let faults = std::iter::repeat_n(fault, count);
+        self.reads.lock().unwrap().extend(faults);
+    }
+
+    /// Whether every fault that was ordered has happened.
+    pub(crate) fn has_failed(&self) -> bool {
+        let appends = self.appends.lock().unwrap().is_empty();
+        appends && self.claims.lock().unwrap().is_empty() && self.reads.lock().unwrap().is_empty()
+    }
+
+    fn take_fault(&self, append: &AppendRequest) -> Option<StoreFault> {
+        let Author::Driver { .. } = append.author else {
+            return None;
+        };
+        let mut appends = self.appends.lock().unwrap();
+        let (kind, fault) = *appends.front()?;
+        let holds = append.batch.events.iter().any(|event| event.kind() == kind);
+        holds.then(|| appends.pop_front()).map(|_| fault)
+    }
+}
+
+#[async_trait]
+impl Store for FailingStore {
+    async fn open_runs(&self, ask: OpenRequest) -> Result<OpenOutcome, StoreError> {
+        self.inner.open_runs(ask).await
+    }
+
+    async fn claim(&self, ask: ClaimRequest) -> Result<Vec<Claim>, StoreError> {
+        let fault = self.claims.lock().unwrap().front().copied();
+        if let Some(fault) = fault.filter(|fault| *fault != StoreFault::Lost) {
+            self.claims.lock().unwrap().pop_front();
+            return Err(fault.error());
+        }
+        let claimed = self.inner.claim(ask).await?;
+        match fault.filter(|_| !claimed.is_empty()) {
+            Some(fault) => {
+                self.claims.lock().unwrap().pop_front();
+                Err(fault.error())
+            }
+            None => Ok(claimed),
+        }
+    }
+
+    async fn heartbeat(&self, beat: Heartbeat) -> Result<HeartbeatAck, StoreError> {
+        self.inner.heartbeat(beat).await
+    }
+
+    async fn read(&self, ask: ReadRequest) -> Result<JournalPage, StoreError> {
+        let fault = self.reads.lock().unwrap().pop_front();
+        match fault {
+            Some(fault) => Err(fault.error()),
+            None => self.inner.read(ask).await,
+        }
+    }
+
+    async fn get_run(&self, run: RunId) -> Result<Option<RunRow>, StoreError> {
+        self.inner.get_run(run).await
+    }
+
+    async fn list_runs(&self, ask: RunFilter) -> Result<Vec<RunRow>, StoreError> {
+        self.inner.list_runs(ask).await
+    }
+
+    async fn list_gates(&self, ask: GateFilter) -> Result<Vec<GateRow>, StoreError> {
+        self.inner.list_gates(ask).await
+    }
+
+    async fn prune(&self, ask: PruneRequest) -> Result<PruneOutcome, StoreError> {
+        self.inner.prune(ask).await
+    }
+
+    async fn append(&self, append: AppendRequest) -> Result<Appended, StoreError> {
+        if self.takes_conflict(&append) {
+            return Ok(Appended::Conflict);
+        }
+        match self.take_fault(&append) {
+            None => self.inner.append(append).await,
+            Some(StoreFault::Lost) => {
+                self.inner.append(append).await?;
+                Err(StoreFault::Lost.error())
+            }
+            Some(fault) => Err(fault.error()),
+        }
+    }
+
+    fn watch(&self) -> Box<dyn Watch> {
+        self.inner.watch()
+    }
+}
+
+#[async_trait]
+impl RecordStore for FailingStore {
+    async fn due_timers(&self, limit: usize) -> Result<Vec<DueTimer>, StoreError> {
+        self.inner.due_timers(limit).await
+    }
+
+    async fn next_timer_due(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.inner.next_timer_due().await
+    }
+
+    async fn repair(&self) -> Result<Repairs, StoreError> {
+        self.inner.repair().await
+    }
+
+    async fn blob(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
+        self.inner.blob(hash).await
+    }
+
+    async fn definition(&self, hash: Hash) -> Result<Option<Vec<u8>>, StoreError> {
+        if self.hides_definitions.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
+        self.inner.definition(hash).await
+    }
+
+    async fn thread_messages(
+        &self,
+        thread: &ThreadKey,
+        limit: usize,
+    ) -> Result<Vec<Message>, StoreError> {
+        self.inner.thread_messages(thread, limit).await
+    }
+
+    async fn thread_len(&self, thread: &ThreadKey) -> Result<u64, StoreError> {
+        self.inner.thread_len(thread).await
+    }
+
+    async fn extend_thread(
+        &self,
+        thread: &ThreadKey,
+        messages: Vec<Message>,
+    ) -> Result<(), StoreError> {
+        self.inner.extend_thread(thread, messages).await
+    }
+
+    async fn add_note(
+        &self,
+        resource: &ResourceKey,
+        note: NewNote,
+    ) -> Result<NoteOutcome, StoreError> {
+        self.inner.add_note(resource, note).await
+    }
+
+    async fn search_notes(
+        &self,
+        resource: &ResourceKey,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        self.inner.search_notes(resource, query, limit).await
+    }
+
+    async fn list_notes(
+        &self,
+        resource: &ResourceKey,
+        after: Option<NoteId>,
+        limit: usize,
+    ) -> Result<Vec<Note>, StoreError> {
+        self.inner.list_notes(resource, after, limit).await
+    }
+
+    async fn delete_note(&self, note: NoteId) -> Result<bool, StoreError> {
+        self.inner.delete_note(note).await
+    }
+
+    async fn clear_notes(&self, resource: &ResourceKey) -> Result<u64, StoreError> {
+        self.inner.clear_notes(resource).await
+    }
+
+    async fn clear_thread(&self, thread: &ThreadKey) -> Result<(), StoreError> {
+        self.inner.clear_thread(thread).await
+    }
+
+    async fn steers(&self, run: RunId) -> Result<Vec<SteerRow>, StoreError> {
+        self.inner.steers(run).await
+    }
+
+    async fn rules(&self, run: RunId) -> Result<Vec<RuleRow>, StoreError> {
+        self.inner.rules(run).await
+    }
+
+    async fn sandboxes(&self, run: RunId) -> Result<Vec<SandboxRow>, StoreError> {
+        self.inner.sandboxes(run).await
+    }
+
+    async fn budget_account(&self, root: RunId) -> Result<Option<BudgetAccount>, StoreError> {
+        self.inner.budget_account(root).await
+    }
+
+    async fn usage_by_model(&self, ask: UsageQuery) -> Result<Vec<ModelUsage>, StoreError> {
+        self.inner.usage_by_model(ask).await
+    }
+
+    async fn lane(&self, lane: &LaneKey) -> Result<Option<LaneRow>, StoreError> {
+        self.inner.lane(lane).await
+    }
+
+    async fn lanes(
+        &self,
+        after: Option<&LaneKey>,
+        limit: usize,
+    ) -> Result<Vec<LaneRow>, StoreError> {
+        self.inner.lanes(after, limit).await
+    }
+
+    async fn claimed_runs(&self, worker: WorkerId) -> Result<Vec<(RunId, Seq)>, StoreError> {
+        RecordStore::claimed_runs(&self.inner, worker).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
+        self.inner.workers().await
+    }
+
+    async fn save_late_result(&self, run: RunId, late: LateResult) -> Result<(), StoreError> {
+        self.inner.save_late_result(run, late).await
+    }
+
+    async fn late_results(&self, run: RunId) -> Result<Vec<LateResult>, StoreError> {
+        self.inner.late_results(run).await
+    }
+
+    async fn read_all(&self, after: GlobalSeq, limit: usize) -> Result<GlobalPage, StoreError> {
+        self.inner.read_all(after, limit).await
+    }
+
+    async fn changed_since(
+        &self,
+        after: GlobalSeq,
+        limit: usize,
+    ) -> Result<ChangedRuns, StoreError> {
+        self.inner.changed_since(after, limit).await
+    }
+
+    async fn last_global_seq(&self) -> Result<GlobalSeq, StoreError> {
+        self.inner.last_global_seq().await
+    }
+
+    async fn due_outbox(&self, limit: usize) -> Result<Vec<OutboxItem>, StoreError> {
+        self.inner.due_outbox(limit).await
+    }
+
+    async fn settle_outbox(&self, id: u64, again: Option<Millis>) -> Result<(), StoreError> {
+        self.inner.settle_outbox(id, again).await
+    }
+
+    async fn block_provider(&self, account: &str, span: Millis) -> Result<(), StoreError> {
+        self.inner.block_provider(account, span).await
+    }
+
+    async fn provider_blocked_until(&self, account: &str) -> Result<Option<Timestamp>, StoreError> {
+        self.inner.provider_blocked_until(account).await
+    }
+
+    async fn save_checkpoint(&self, run: RunId, at: Checkpoint) -> Result<(), StoreError> {
+        self.inner.save_checkpoint(run, at).await
+    }
+
+    async fn checkpoint(&self, run: RunId, fold: &str) -> Result<Option<Checkpoint>, StoreError> {
+        self.inner.checkpoint(run, fold).await
+    }
+
+    async fn now(&self) -> Result<Timestamp, StoreError> {
+        self.inner.now().await
+    }
+}

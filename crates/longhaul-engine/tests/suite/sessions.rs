@@ -1,0 +1,19 @@
+//! Tickets and sessions: each once, and none longer than its key.
+
+use longhaul_core::port::auth::KeyRef;
+use longhaul_core::raw::Hash;
+
+use crate::suite::harness::engine_with;
+
+#[tokio::test]
+async fn tickets_and_sessions_of_the_local_key_end_with_it() {
+    let house = engine_with([]).build();
+    let longhaul = &house.longhaul;
+    let (old, new) = (Hash::digest(b"old"), Hash::digest(b"new"));
+    let ticket = longhaul.create_ticket(KeyRef::Local, old).await.unwrap();
+    assert!(longhaul.exchange_ticket(&ticket, new).await.unwrap().is_none());
+    let session = longhaul.exchange_ticket(&ticket, old).await.unwrap().unwrap();
+    assert!(longhaul.exchange_ticket(&ticket, old).await.unwrap().is_none());
+    assert!(longhaul.authenticate_session(&session, old).await.unwrap().is_some());
+    assert!(longhaul.authenticate_session(&session, new).await.unwrap().is_none());
+}

@@ -1,0 +1,193 @@
+//! What the tests of servers share: specs, a clock that never lets anybody wait,
+//! and somebody who hears how far a call is.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::{CallId, Epoch, RunId};
+use longhaul_core::message::Part;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_core::port::tool::{ClaimId, Progress, Tool, ToolContext, ToolFailure};
+use longhaul_core::time::{Clock, Millis, Timestamp};
+use longhaul_mcp::{ServerSpec, ServerTransport, Servers};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+/// Nothing here takes so long.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A run to work for.
+pub(super) const RUN: ClaimId = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
+
+/// Waits for something, but not for ever.
+pub(super) async fn within_timeout<T>(work: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(TIMEOUT, work).await;
+    done.expect("it takes too long")
+}
+
+/// A clock by which every wait is over at once, and remembered.
+#[derive(Debug, Default)]
+pub(super) struct SkippingClock(Mutex<(Timestamp, Vec<u64>)>);
+
+impl SkippingClock {
+    /// The waits so far, in milliseconds.
+    pub(super) fn sleeps(&self) -> Vec<u64> {
+        self.0.lock().unwrap().1.clone()
+    }
+
+    /// Lets time pass.
+    pub(super) fn advance(&self, span: Millis) {
+        let mut inner = self.0.lock().unwrap();
+        inner.0 = inner.0.plus(span);
+    }
+}
+
+#[async_trait]
+impl Clock for SkippingClock {
+    fn now(&self) -> Timestamp {
+        self.0.lock().unwrap().0
+    }
+
+    async fn sleep(&self, span: Millis) {
+        let mut inner = self.0.lock().unwrap();
+        inner.1.push(span.0);
+        inner.0 = inner.0.plus(span);
+    }
+}
+
+/// Passes on what it hears.
+#[derive(Debug)]
+struct ChannelProgress(mpsc::UnboundedSender<(Option<u8>, String)>);
+
+impl Progress for ChannelProgress {
+    fn report(&self, percent: Option<u8>, message: &str) {
+        _ = self.0.send((percent, message.to_owned()));
+    }
+}
+
+pub(super) type ProgressReceiver = mpsc::UnboundedReceiver<(Option<u8>, String)>;
+
+/// What surrounds a call, and what it says of its progress.
+pub(super) fn tool_context() -> (ToolContext, ProgressReceiver) {
+    let (ear, told) = mpsc::unbounded_channel();
+    let mut around = ToolContext::new(RUN.run, CallId { turn: 1, index: 1 }, RUN.epoch);
+    around.progress = Arc::new(ChannelProgress(ear));
+    (around, told)
+}
+
+/// The folder with what the judges lean on.
+pub(super) fn packages() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let said = std::env::var_os("LONGHAUL_INTEROP_DIR").filter(|said| !said.is_empty());
+    let folder = here.join(said.map_or_else(|| "target/interop".into(), PathBuf::from));
+    let shown = folder.display();
+    assert!(
+        folder.join("stamp").is_file(),
+        "the interop programs are not installed in {shown}: run scripts/interop"
+    );
+    folder
+}
+
+/// A server that is started.
+pub(super) fn stdio_spec(name: &str, command: &Path, args: &[&str]) -> ServerSpec {
+    ServerSpec {
+        name: name.to_owned(),
+        transport: ServerTransport::Stdio {
+            command: command.to_str().unwrap().to_owned(),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            env: BTreeMap::new(),
+            cwd: None,
+        },
+        per_run: false,
+        timeout: ServerSpec::TIMEOUT,
+    }
+}
+
+/// A server at an address.
+pub(super) fn http_spec(name: &str, url: &str, headers: &[(&str, &str)]) -> ServerSpec {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    ServerSpec {
+        name: name.to_owned(),
+        transport: ServerTransport::Http {
+            url: url.to_owned(),
+            headers: headers.iter().map(owned).collect(),
+            login: None,
+        },
+        per_run: false,
+        timeout: ServerSpec::TIMEOUT,
+    }
+}
+
+/// A server written in Python, of the environment of the judges.
+pub(super) fn python_spec(name: &str, args: &[&str]) -> ServerSpec {
+    stdio_spec(name, &packages().join("python/bin/python"), args)
+}
+
+/// A server that misbehaves, with a folder of its own.
+pub(super) fn hostile_spec(mode: &str, folder: &Path) -> ServerSpec {
+    let judges = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop");
+    let program = judges.join("hostile_mcp.py");
+    let args = ["-B", program.to_str().unwrap(), mode, folder.to_str().unwrap()];
+    python_spec(mode, &args)
+}
+
+/// Adds to what a server sees of an environment.
+pub(super) fn with_env(mut spec: ServerSpec, name: &str, value: &str) -> ServerSpec {
+    if let ServerTransport::Stdio { env, .. } = &mut spec.transport {
+        env.insert(name.to_owned(), value.to_owned());
+    }
+    spec
+}
+
+/// One server, alone.
+pub(super) fn single_server(spec: ServerSpec) -> (Servers, Arc<SkippingClock>) {
+    let clock = Arc::new(SkippingClock::default());
+    (Servers::new(vec![spec], clock.clone()), clock)
+}
+
+/// A tool of a server.
+pub(super) async fn tool(servers: &Servers, name: &str) -> Arc<dyn Tool> {
+    let server = servers.names().remove(0);
+    let mut tools = within_timeout(servers.tools(&server, Some(name), RUN)).await.unwrap();
+    assert_eq!(tools.len(), 1);
+    tools.remove(0)
+}
+
+/// Calls a tool of a server.
+pub(super) async fn call(
+    servers: &Servers,
+    name: &str,
+    input: Value,
+) -> Result<String, ToolFailure> {
+    let tool = tool(servers, name).await;
+    let (around, _told) = tool_context();
+    within_timeout(tool.call(input, &around)).await.map(|output| text(&output))
+}
+
+/// All words of an output.
+pub(super) fn text(output: &ToolOutput) -> String {
+    let words = output.content.iter().map(|part| match part {
+        Part::Text(text) => text.to_string(),
+        Part::Image(image) => format!("{image:?}"),
+    });
+    words.collect::<Vec<_>>().join("\n")
+}
+
+/// The names and classes of what a server has.
+pub(super) async fn classes(servers: &Servers) -> BTreeMap<String, EffectClass> {
+    let server = servers.names().remove(0);
+    let tools = within_timeout(servers.tools(&server, None, RUN)).await.unwrap();
+    let class = |tool: &Arc<dyn Tool>| tool.class(&Value::Null);
+    let named = |tool: Arc<dyn Tool>| (tool.spec().name.as_str().to_owned(), class(&tool));
+    tools.into_iter().map(named).collect()
+}
+
+/// How many lines a file has.
+pub(super) fn lines(folder: &Path, file: &str) -> usize {
+    let text = std::fs::read_to_string(folder.join(file)).unwrap_or_default();
+    text.lines().count()
+}

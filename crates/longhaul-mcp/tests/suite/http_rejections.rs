@@ -1,0 +1,201 @@
+//! A server over HTTP that turns single requests away: whatever others do there goes on.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures_util::future::join_all;
+use longhaul_core::port::tool::ToolFailure;
+use longhaul_mcp::{McpError, Servers};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::harness::{
+    RUN, call, http_spec, single_server, text, tool, tool_context, within_timeout,
+};
+
+/// A request: its first line, and its message if it has one.
+async fn read_request(line: &mut TcpStream) -> (String, Value) {
+    let mut all = Vec::new();
+    let mut some = [0; 4096];
+    loop {
+        let said = String::from_utf8_lossy(&all).into_owned();
+        if let Some((head, body)) = said.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|field| {
+                let (name, value) = field.split_once(':')?;
+                let is_it = name.eq_ignore_ascii_case("content-length");
+                is_it.then(|| value.trim().parse::<usize>().unwrap())
+            });
+            if body.len() >= length.unwrap_or(0) {
+                let message = serde_json::from_str(body).unwrap_or_default();
+                return (head.to_owned(), message);
+            }
+        }
+        match line.read(&mut some).await {
+            Ok(count @ 1..) => all.extend_from_slice(&some[..count]),
+            Ok(0) | Err(_) => return Default::default(),
+        }
+    }
+}
+
+/// So many calls are under way at once: more than libraries allow where nobody says
+/// otherwise.
+const CONCURRENT_CALLS: usize = 20;
+
+/// What the server knows.
+struct RejectingServer {
+    handshakes: AtomicUsize,
+    /// How the next lists are turned away.
+    list_rejections: Mutex<Vec<u16>>,
+    /// Who waits here is answered when all are there.
+    barrier: Barrier,
+}
+
+impl RejectingServer {
+    fn handshakes(&self) -> usize {
+        self.handshakes.load(Ordering::Acquire)
+    }
+
+    /// What it answers; none: only the status.
+    async fn answer(&self, asked: &Value) -> (u16, Option<Value>) {
+        let result = match asked["method"].as_str() {
+            Some("initialize") => {
+                self.handshakes.fetch_add(1, Ordering::AcqRel);
+                json!({
+                    "protocolVersion": asked["params"]["protocolVersion"],
+                    "capabilities": { "tools": {} },
+                    "serverInfo": { "name": "picky", "version": "1" },
+                })
+            }
+            Some("tools/list") => {
+                if let Some(status) = self.list_rejections.lock().unwrap().pop() {
+                    return (status, None);
+                }
+                let tools = ["hello", "crowd", "t400", "t401", "t403", "t429"];
+                let tools = tools.map(|name| json!({ "name": name, "inputSchema": {} }));
+                json!({ "tools": tools })
+            }
+            Some("tools/call") => {
+                let name = asked["params"]["name"].as_str().unwrap();
+                if let Some(status) = name.strip_prefix('t') {
+                    return (status.parse().unwrap(), None);
+                }
+                if name == "crowd" {
+                    self.barrier.wait().await;
+                }
+                json!({ "content": [{ "type": "text", "text": "Hello." }] })
+            }
+            Some("server/discover") => return (400, None),
+            Some(_) => return (202, None),
+            None => return (405, None),
+        };
+        let whole = json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result });
+        (200, Some(whole))
+    }
+
+    async fn serve(&self, mut line: TcpStream) {
+        let (_, asked) = read_request(&mut line).await;
+        let (status, body) = self.answer(&asked).await;
+        let body = body.map(|body| body.to_string()).unwrap_or_default();
+        let length = body.len();
+        let whole = format!(
+            "HTTP/1.1 {status} It\r\nmcp-session-id: s\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        );
+        // Whoever does not wait for it does not need it.
+        _ = line.write_all(whole.as_bytes()).await;
+    }
+}
+
+/// Starts it; the next lists are turned away so, the last first.
+async fn rejecting_server(
+    tasks: &mut JoinSet<()>,
+    lists: &[u16],
+) -> (Servers, Arc<RejectingServer>) {
+    let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", door.local_addr().unwrap());
+    let picky = Arc::new(RejectingServer {
+        handshakes: AtomicUsize::new(0),
+        list_rejections: Mutex::new(lists.to_vec()),
+        barrier: Barrier::new(CONCURRENT_CALLS),
+    });
+    let shared = Arc::clone(&picky);
+    tasks.spawn(async move {
+        let mut served = JoinSet::new();
+        loop {
+            let (line, _) = door.accept().await.unwrap();
+            let picky = Arc::clone(&shared);
+            served.spawn(async move { picky.serve(line).await });
+        }
+    });
+    let headers = [("Authorization", "Bearer hunter2hunter")];
+    (single_server(http_spec("picky", &url, &headers)).0, picky)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejected_request_does_not_end_a_session() {
+    let mut tasks = JoinSet::new();
+    let (servers, picky) = rejecting_server(&mut tasks, &[]).await;
+    let refused = async |name: &str| -> ToolFailure {
+        let failure = call(&servers, name, json!({})).await.unwrap_err();
+        assert!(!failure.is_outcome_unknown(), "{failure}");
+        failure
+    };
+    let hello = async || call(&servers, "hello", json!({})).await.unwrap();
+    let words = refused("t400").await.to_string();
+    assert!(words.ends_with("refused: it answered with HTTP 400"), "{words}");
+    for _ in 0..5 {
+        refused("t429").await;
+    }
+    refused("t400").await;
+    assert_eq!(hello().await, "Hello.");
+    // Neither does what the key is not good for.
+    for name in ["t401", "t403"] {
+        let words = refused(name).await.to_string();
+        assert!(words.contains("refused: it does not let us in"), "{words}");
+        assert!(!words.contains("hunter2"), "{words}");
+    }
+    assert_eq!(hello().await, "Hello.");
+    assert_eq!(picky.handshakes(), 1);
+    // A session that lets nothing through is no session.
+    for _ in 0..3 {
+        refused("t400").await;
+    }
+    assert_eq!(hello().await, "Hello.");
+    assert_eq!(picky.handshakes(), 2);
+    within_timeout(servers.close()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejected_listing_is_retried_in_a_new_session() {
+    let mut tasks = JoinSet::new();
+    for status in [400, 401, 429] {
+        let (servers, server) = rejecting_server(&mut tasks, &[status]).await;
+        let said = call(&servers, "hello", json!({})).await;
+        assert_eq!(said.unwrap(), "Hello.", "{status}");
+        assert_eq!(server.handshakes(), 2, "{status}");
+        within_timeout(servers.close()).await;
+    }
+    // Who says so twice is believed.
+    let (servers, server) = rejecting_server(&mut tasks, &[400, 429]).await;
+    let error = within_timeout(servers.tools("picky", None, RUN)).await.unwrap_err();
+    assert!(matches!(error, McpError::Disconnected { .. }), "{error:?}");
+    assert!(error.to_string().contains("HTTP 400"), "{error}");
+    assert_eq!(server.handshakes(), 2);
+    within_timeout(servers.close()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_do_not_wait_for_each_other() {
+    let mut tasks = JoinSet::new();
+    let (servers, _) = rejecting_server(&mut tasks, &[]).await;
+    let crowd = tool(&servers, "crowd").await;
+    let (around, _told) = tool_context();
+    let calls = (0..CONCURRENT_CALLS).map(|_| crowd.call(json!({}), &around));
+    for said in within_timeout(join_all(calls)).await {
+        assert_eq!(text(&said.unwrap()), "Hello.");
+    }
+    within_timeout(servers.close()).await;
+}

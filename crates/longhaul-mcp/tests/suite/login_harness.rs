@@ -1,0 +1,175 @@
+//! A server that lets in only who has logged in, and a person with a browser.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_core::time::{Clock, Millis, Timestamp};
+use longhaul_mcp::{
+    CallbackServer, LoginContext, LoginError, LoginRequest, LoginStatus, OAuthConfig, ServerSpec,
+    ServerTransport, Servers,
+};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::harness::{http_spec, within_timeout};
+
+/// The time of this machine: what ends is told by it.
+#[derive(Debug)]
+struct WallClock;
+
+#[async_trait]
+impl Clock for WallClock {
+    fn now(&self) -> Timestamp {
+        let since = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        Timestamp::from_micros(since.as_micros() as i64)
+    }
+
+    async fn sleep(&self, _: Millis) {}
+}
+
+/// The server, until it is dropped, and a home to keep logins in.
+pub(super) struct OAuthServer {
+    child: Child,
+    port: u16,
+    home: TempDir,
+}
+
+impl Drop for OAuthServer {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+impl OAuthServer {
+    pub(super) fn start() -> Self {
+        let judges = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop");
+        let mut child = Command::new("python3")
+            .args(["-B".as_ref(), judges.join("oauth_mcp.py").as_os_str()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut said = BufReader::new(child.stdout.take().unwrap());
+        said.read_line(&mut line).unwrap();
+        Self { child, port: line.trim().parse().unwrap(), home: tempfile::tempdir().unwrap() }
+    }
+
+    /// Somebody who knows the server; each is as good as a process of its own.
+    pub(super) fn servers(&self) -> Servers {
+        self.servers_with(OAuthConfig::default())
+    }
+
+    pub(super) fn servers_with(&self, oauth: OAuthConfig) -> Servers {
+        self.servers_with_timeout(oauth, ServerSpec::TIMEOUT)
+    }
+
+    /// Whose calls may take so long.
+    pub(super) fn servers_with_timeout(&self, oauth: OAuthConfig, timeout: Millis) -> Servers {
+        let clock = Arc::new(WallClock);
+        let mut spec: ServerSpec = http_spec("guarded", &format!("{}/mcp", self.base_url()), &[]);
+        spec.timeout = timeout;
+        if let ServerTransport::Http { login, .. } = &mut spec.transport {
+            *login = Some(LoginContext::new(self.login_dir(), oauth, clock.clone()));
+        }
+        Servers::new(vec![spec], clock)
+    }
+
+    pub(super) fn login_dir(&self) -> PathBuf {
+        self.home.path().join("state/logins")
+    }
+
+    /// Where the one login lies.
+    pub(super) fn login_file(&self) -> PathBuf {
+        let mut files = self.login_files();
+        assert_eq!(files.len(), 1);
+        files.remove(0)
+    }
+
+    fn login_files(&self) -> Vec<PathBuf> {
+        let Ok(all) = fs::read_dir(self.login_dir()) else {
+            return Vec::new();
+        };
+        let all = all.map(|entry| entry.unwrap().path());
+        let logins = all.filter(|path| path.extension().is_some_and(|kind| kind == "json"));
+        logins.collect()
+    }
+
+    /// Where it is asked.
+    pub(super) fn base_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// What is kept, and who may look at it.
+    pub(super) fn saved_logins(&self) -> Vec<(String, u32)> {
+        let kept = self.login_files().into_iter().map(|path| {
+            let mode = fs::metadata(&path).unwrap().mode() & 0o777;
+            (fs::read_to_string(&path).unwrap(), mode)
+        });
+        kept.collect()
+    }
+
+    /// Asks the server for something as a browser would; its whole answer.
+    pub(super) async fn get(&self, path: &str) -> String {
+        get(self.port, path).await
+    }
+
+    /// What it has seen.
+    pub(super) async fn stats(&self) -> Value {
+        let answer = self.get("/seen").await;
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
+    }
+
+    /// Logs in as a person would.
+    pub(super) async fn log_in(
+        &self,
+        servers: &Servers,
+        scope: &str,
+    ) -> Result<LoginStatus, LoginError> {
+        let door = CallbackServer::bind(None).await.unwrap();
+        let visit = LoginRequest {
+            redirect_uri: door.redirect_uri(),
+            scopes: scope.split_whitespace().map(str::to_owned).collect(),
+        };
+        let began = within_timeout(servers.login("guarded", &visit)).await?;
+        let browser = async {
+            let led_to = self.approve(began.authorization_url()).await;
+            let path = led_to.split_once("/callback").unwrap().1;
+            let port = door.redirect_uri();
+            let port = port.rsplit(':').next().unwrap().split('/').next().unwrap();
+            get(port.parse().unwrap(), &format!("/callback{path}")).await
+        };
+        let (led_to, page) =
+            within_timeout(async { tokio::join!(door.wait_for_callback(began.state()), browser) })
+                .await;
+        assert!(page.starts_with("HTTP/1.1 200"), "{page}");
+        within_timeout(began.finish(&led_to)).await
+    }
+
+    /// Opens an address of the server, and says where it leads.
+    pub(super) async fn approve(&self, address: &str) -> String {
+        let path = address.split_once(&format!(":{}", self.port)).unwrap().1;
+        let answer = self.get(path).await;
+        let location = answer.lines().find_map(|line| line.strip_prefix("location: "));
+        location.unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+}
+
+async fn get(port: u16, path: &str) -> String {
+    let mut line = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    let asked =
+        format!("GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n\r\n");
+    line.write_all(asked.as_bytes()).await.unwrap();
+    let mut said = String::new();
+    line.read_to_string(&mut said).await.unwrap();
+    said
+}

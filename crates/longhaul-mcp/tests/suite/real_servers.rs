@@ -1,0 +1,134 @@
+//! Servers of others, over pipes: what they have, what they answer, how they end.
+
+use longhaul_core::message::Part;
+use longhaul_core::policy::effect::EffectClass;
+use longhaul_mcp::ServerTransport;
+use serde_json::json;
+
+use super::harness::{
+    RUN, call, classes, packages, python_spec, single_server, stdio_spec, text, tool, tool_context,
+    within_timeout,
+};
+
+fn node_spec(package: &str, args: &[&str]) -> longhaul_mcp::ServerSpec {
+    let program =
+        packages().join(format!("node_modules/@modelcontextprotocol/{package}/dist/index.js"));
+    let all: Vec<&str> =
+        std::iter::once(program.to_str().unwrap()).chain(args.iter().copied()).collect();
+    stdio_spec(package.trim_start_matches("server-"), "node".as_ref(), &all)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_everything_server_reports_its_name_and_tools() {
+    let (servers, _) = single_server(node_spec("server-everything", &["stdio"]));
+    let checked = within_timeout(servers.check("everything")).await.unwrap();
+    assert!(checked.name.contains("everything"), "{checked:?}");
+    assert!(checked.protocol.starts_with("202"), "{checked:?}");
+    let has = |name: &str| {
+        let wanted = format!("mcp:everything/{name}");
+        checked.tools.iter().any(|offered| offered.spec.name.as_str() == wanted)
+    };
+    assert!(has("echo") && has("get-sum"), "{checked:#?}");
+    assert_eq!(checked.notes, Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_everything_server_returns_text_structured_content_and_images() {
+    let (servers, _) = single_server(node_spec("server-everything", &["stdio"]));
+    let said = call(&servers, "echo", json!({ "message": "dear" })).await;
+    assert_eq!(said.unwrap(), "Echo: dear");
+    let said = call(&servers, "get-sum", json!({ "a": 2, "b": 3 })).await;
+    assert!(said.unwrap().contains('5'));
+    let tiny = tool(&servers, "get-tiny-image").await;
+    let (around, _told) = tool_context();
+    let said = within_timeout(tiny.call(json!({}), &around)).await.unwrap();
+    let shown = said.content.iter().find_map(|part| match part {
+        Part::Image(image) => Some(image),
+        Part::Text(_) => None,
+    });
+    let shown = shown.expect("a picture");
+    assert_eq!(shown.media_type, "image/png");
+    let put_up = around.images.drain();
+    assert_eq!(put_up.len(), 1);
+    assert_eq!(put_up[0].blob_ref, shown.blob);
+    let said = call(&servers, "get-structured-content", json!({ "location": "Chicago" })).await;
+    assert!(said.unwrap().contains("temperature"));
+    let said = call(&servers, "get-resource-links", json!({ "count": 2 })).await;
+    assert!(said.unwrap().contains("(link to "));
+    let said = call(&servers, "get-sum", json!({ "a": "no", "b": 3 })).await;
+    let failure = said.unwrap_err();
+    assert!(!failure.is_outcome_unknown(), "{failure}");
+    within_timeout(servers.close()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_everything_server_reports_progress() {
+    let (servers, _) = single_server(node_spec("server-everything", &["stdio"]));
+    let long = tool(&servers, "trigger-long-running-operation").await;
+    let (around, mut told) = tool_context();
+    let input = json!({ "duration": 1, "steps": 4 });
+    let said = within_timeout(long.call(input, &around)).await.unwrap();
+    assert!(text(&said).contains("ompleted"), "{said:?}");
+    let mut percents = Vec::new();
+    while let Ok((percent, _)) = told.try_recv() {
+        percents.extend(percent);
+    }
+    assert_eq!(percents, [25, 50, 75, 100]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_filesystem_server_reads_and_writes_its_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().canonicalize().unwrap();
+    std::fs::write(place.join("a.txt"), "hello").unwrap();
+    let (servers, _) = single_server(node_spec("server-filesystem", &[place.to_str().unwrap()]));
+    let classes = classes(&servers).await;
+    assert_eq!(classes["mcp:filesystem/read_text_file"], EffectClass::Pure);
+    assert_eq!(classes["mcp:filesystem/write_file"], EffectClass::Keyed);
+    assert_eq!(classes["mcp:filesystem/edit_file"], EffectClass::Once);
+    let path = place.join("a.txt");
+    let said = call(&servers, "read_text_file", json!({ "path": path })).await;
+    assert_eq!(said.unwrap(), "hello");
+    let path = place.join("b.txt");
+    let input = json!({ "path": path, "content": "written" });
+    call(&servers, "write_file", input).await.unwrap();
+    assert_eq!(std::fs::read_to_string(path).unwrap(), "written");
+    let said = call(&servers, "read_text_file", json!({ "path": "/etc/passwd" })).await;
+    let failure = said.unwrap_err().to_string();
+    assert!(failure.contains("denied"), "{failure}");
+    within_timeout(servers.close()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_time_server_returns_the_time() {
+    let (servers, _) =
+        single_server(python_spec("time", &["-m", "mcp_server_time", "--local-timezone", "UTC"]));
+    let checked = within_timeout(servers.check("time")).await.unwrap();
+    assert!(checked.name.contains("time"), "{checked:?}");
+    let said = call(&servers, "get_current_time", json!({ "timezone": "Europe/Vienna" })).await;
+    assert!(said.unwrap().contains("Europe/Vienna"));
+    within_timeout(servers.close()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_git_server_reads_a_repository_for_all_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().to_str().unwrap().to_owned();
+    let made = std::process::Command::new("git")
+        .args(["init", "--quiet", "--initial-branch=main", &place])
+        .status();
+    assert!(made.unwrap().success());
+    let mut spec = python_spec("git", &["-m", "mcp_server_git"]);
+    if let ServerTransport::Stdio { cwd, .. } = &mut spec.transport {
+        *cwd = Some(folder.path().to_owned());
+    }
+    let (servers, _) = single_server(spec);
+    let said = call(&servers, "git_status", json!({ "repo_path": place })).await;
+    assert!(said.unwrap().contains("main"));
+    within_timeout(servers.release(RUN)).await;
+    let said = call(&servers, "git_branch", json!({ "repo_path": place, "branch_type": "local" }));
+    said.await.unwrap();
+    within_timeout(servers.close()).await;
+    let late = within_timeout(servers.tools("git", None, RUN)).await;
+    assert!(late.unwrap_err().to_string().contains("is closed"));
+}

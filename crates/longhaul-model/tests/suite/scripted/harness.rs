@@ -1,0 +1,98 @@
+//! Asks, a clock that jumps, and one line of text for one answer.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use longhaul_core::failure::Failure;
+use longhaul_core::id::{CallId, RunId};
+use longhaul_core::message::{Block, Message, Part, ToolResult};
+use longhaul_core::port::model::{DeltaSink, Model as _, ModelRequest, ModelResponse};
+use longhaul_core::raw::StoredText;
+use longhaul_core::time::{Clock, Millis, Timestamp};
+use longhaul_model::scripted::{Script, ScriptedModel};
+
+/// The script of the design, word for word.
+pub(crate) const TIDY: &str = include_str!("tidy.yaml");
+
+/// A clock that is where it is asked to be, at once.
+#[derive(Debug, Default)]
+pub(crate) struct JumpClock(Mutex<Timestamp>);
+
+#[async_trait]
+impl Clock for JumpClock {
+    fn now(&self) -> Timestamp {
+        *self.0.lock().unwrap()
+    }
+
+    async fn sleep(&self, span: Millis) {
+        let mut time = self.0.lock().unwrap();
+        *time = time.plus(span);
+    }
+}
+
+/// An ear that keeps the pieces.
+#[derive(Debug, Default)]
+pub(crate) struct TextSink(pub(crate) Mutex<Vec<String>>);
+
+impl DeltaSink for TextSink {
+    fn on_text(&self, text: &str) {
+        self.0.lock().unwrap().push(text.to_owned());
+    }
+}
+
+pub(crate) fn model(script: &str) -> ScriptedModel {
+    let script = Script::parse("tidy.yaml", script).unwrap();
+    ScriptedModel::new("tidy", script, Arc::new(JumpClock::default()))
+}
+
+/// The question of a turn after these messages.
+pub(crate) fn ask(turn: u32, attempt: u32, messages: Vec<Message>) -> ModelRequest {
+    ModelRequest {
+        run: RunId::from_bytes([7; 16]),
+        turn,
+        attempt,
+        model: "scripted/tidy".into(),
+        system: StoredText::inline("Be tidy."),
+        tools: StoredText::inline("[]"),
+        messages: Arc::new(messages.into_iter().map(Arc::new).collect()),
+        max_tokens: 100,
+    }
+}
+
+/// A conversation that began with `input` and whose tools said `results`.
+pub(crate) fn conversation(input: &str, results: &[&str]) -> Vec<Message> {
+    let results = results.iter().zip(1..).map(|(text, turn)| {
+        Message::Results(vec![ToolResult {
+            call: CallId { turn, index: 1 },
+            id: String::new(),
+            content: vec![Part::Text((*text).into())],
+            is_error: false,
+        }])
+    });
+    std::iter::once(Message::user(input)).chain(results).collect()
+}
+
+pub(crate) async fn answer(
+    model: &ScriptedModel,
+    ask: &ModelRequest,
+) -> Result<ModelResponse, Failure> {
+    model.generate(ask, &TextSink::default()).await
+}
+
+/// An answer in one line: its text, its calls, and why it stopped.
+pub(crate) fn summary(answered: &Result<ModelResponse, Failure>) -> String {
+    let answered = match answered {
+        Ok(answered) => answered,
+        Err(failure) => {
+            let status = failure.status.map_or(String::new(), |status| format!(" {status}"));
+            return format!("!{}{status}: {}", failure.class.as_str(), failure.message);
+        }
+    };
+    let blocks = answered.reply.blocks.iter().map(|block| match block {
+        Block::Text(words) => words.text.to_string(),
+        Block::ToolCall(call) => format!("{}={} {}", call.id, call.name, call.input.as_str()),
+        Block::Thinking(_) | Block::Other(_) => "?".to_owned(),
+    });
+    let blocks: Vec<String> = blocks.collect();
+    format!("{} -> {:?}", blocks.join(" | "), answered.stop)
+}

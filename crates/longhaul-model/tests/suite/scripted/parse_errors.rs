@@ -1,0 +1,182 @@
+//! Wrong scripts: one message each, with its place and what would be right.
+
+use longhaul_model::scripted::{SCRIPT_BYTES_MAX, Script};
+
+use super::harness::TIDY;
+
+fn message(text: &str) -> String {
+    match Script::parse("s.yaml", text) {
+        Ok(script) => format!("fine: {script:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+const MISTAKES: &[(&str, &str)] = &[
+    ("", "s.yaml:1:1: it is empty: write `replies:` first"),
+    ("# nothing\n", "s.yaml:2:1: it is empty: write `replies:` first"),
+    ("replies: []", "s.yaml:1:10: a script needs at least one reply"),
+    ("replies:", "s.yaml:1:8: a script needs at least one reply"),
+    ("replies: 3", "s.yaml:1:10: expected sequence start"),
+    ("reply:\n  - text: a", "s.yaml:1:1: unknown key `reply`, did you mean `replies`?"),
+    ("replies:\n  - txt: a", "s.yaml:2:5: unknown key `txt`, did you mean `text`?"),
+    (
+        "replies:\n  - text: a\n    zebra: 1",
+        "s.yaml:3:5: unknown key `zebra`, there are `text`, `tools`, `delay`, `usage`, `error`",
+    ),
+    (
+        "replies:\n  - text: a\n    tools: [{ nam: x }]",
+        "s.yaml:3:15: unknown key `nam`, did you mean `name`?",
+    ),
+    ("replies:\n  - text: a\n    tools: [{ input: {} }]", "s.yaml:3:15: the key `name` is missing"),
+    ("replies:\n  - text: a\n    tools: [{ name: '' }]", "s.yaml:3:21: a tool needs a name"),
+    (
+        "replies:\n  - text: a\n    text: b",
+        "s.yaml:3:5: duplicate mapping key: text not allowed here",
+    ),
+    ("replies:\n  - text: [a]", "s.yaml:2:11: expected string scalar"),
+    (
+        "replies:\n  - delay: 1s",
+        "s.yaml:2:5: replies[0] says nothing: give it `text` or `tools` (an `error` only comes first)",
+    ),
+    (
+        "replies:\n  - error: { status: 529 }",
+        "s.yaml:2:5: replies[0] says nothing: give it `text` or `tools` (an `error` only comes first)",
+    ),
+    (
+        "replies:\n  - text: a\n    delay: soon",
+        "s.yaml:3:12: delay: `soon` is no span of time, write one such as 50ms or 2s",
+    ),
+    (
+        "replies:\n  - text: a\n    delay: 50",
+        "s.yaml:3:12: delay: `50` is no span of time, write one such as 50ms or 2s",
+    ),
+    (
+        "replies:\n  - text: a\n    delay: -1s",
+        "s.yaml:3:12: delay: `-1s` is no span of time, write one such as 50ms or 2s",
+    ),
+    (
+        "replies:\n  - text: a\n    error: { status: 200 }",
+        "s.yaml:3:22: error: status 200 is no failure, write one from 400 to 599",
+    ),
+    (
+        "replies:\n  - text: a\n    error: { status: abc }",
+        "s.yaml:3:22: a whole number is expected here, not negative and not too big",
+    ),
+    ("replies:\n  - text: a\n    error: { times: 2 }", "s.yaml:3:14: the key `status` is missing"),
+    (
+        "replies:\n  - text: a\n    usage: { output: 2 }",
+        "s.yaml:3:14: unknown key `output`, did you mean `output_tokens`?",
+    ),
+    (
+        "replies:\n  - text: a\n    usage: { output_tokens: -2 }",
+        "s.yaml:3:29: a whole number is expected here, not negative and not too big",
+    ),
+    (
+        "replies: [{ text: a }]\nloop: { from: 1, to: 1, times: 2 }",
+        "s.yaml:2:7: loop: `from: 1` must be less than `to: 1`, which is the first reply after it",
+    ),
+    (
+        "replies: [{ text: a }]\nloop: { from: 0, to: 2, times: 2 }",
+        "s.yaml:2:7: loop: `to: 2` is past the end of 1 replies",
+    ),
+    (
+        "replies: [{ text: a }]\nloop: { from: 0, to: 1, times: 0 }",
+        "s.yaml:2:7: loop: `times: 0` would never play its replies, write at least 1",
+    ),
+    (
+        "replies: [{ text: a }]\nloop: { from: 0, until: 1, times: 1 }",
+        "s.yaml:2:18: unknown key `until`, there are `from`, `to`, `times`",
+    ),
+    (
+        "replies:\n  - text: 'a {{ input'",
+        "s.yaml:2:11: replies[0]: broken template: syntax error: unexpected end of input, expected end of variable block",
+    ),
+    (
+        "replies:\n  - text: 'a {{ inptu }}'",
+        "s.yaml:2:11: replies[0]: a template speaks of `inptu`, but there is only `input` and `last_result`",
+    ),
+    (
+        "replies:\n  - text: a\n    tools: [{ name: x, input: { a: ['{{ env }}'] } }]",
+        "s.yaml:3:31: replies[0]: a template speaks of `env`, but there is only `input` and `last_result`",
+    ),
+    (
+        "replies:\n  - &a { text: a }\n  - *a\nloop: { from: 0, to: 1, times: *a }",
+        "s.yaml:4:32: expected string scalar",
+    ),
+    ("replies:\n  - text: \"a", "s.yaml:2:11: unclosed quote"),
+    (
+        "replies:\n - text: a\n---\nreplies: []",
+        "s.yaml:4:1: only single YAML document expected but multiple found",
+    ),
+    ("replies:\n  - text: *a", "s.yaml:2:11: reference to unknown value"),
+];
+
+#[test]
+fn a_script_error_has_its_position_and_a_hint() {
+    for (text, expected) in MISTAKES {
+        assert_eq!(message(text), *expected, "{text}");
+    }
+}
+
+#[test]
+fn a_script_of_more_than_a_mebibyte_is_not_read() {
+    let text = format!("replies: [{{ text: '{}' }}]", "a".repeat(SCRIPT_BYTES_MAX));
+    assert_eq!(message(&text), "s.yaml: a script has at most 1048576 bytes");
+}
+
+#[test]
+fn a_deep_script_is_refused_before_it_fills_the_stack() {
+    let nested = |depth: usize| {
+        let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+        message(&format!("replies: [{{ tools: [{{ name: x, input: {open}{close} }}] }}]"))
+    };
+    assert!(nested(25).starts_with("fine"), "{}", nested(25));
+    for depth in [33, 65, 100, 1_000, 200_000] {
+        assert!(nested(depth).starts_with("s.yaml:1:"), "{}", nested(depth));
+    }
+}
+
+#[test]
+fn a_deep_template_is_refused_before_it_fills_the_stack() {
+    for depth in [100, 1_000, 100_000] {
+        let text = format!("{{{{ {}1{} }}}}", "(".repeat(depth), ")".repeat(depth));
+        let said = message(&format!("replies: [{{ text: '{text}' }}]"));
+        assert!(said.contains("broken template: ") || depth == 100, "{said}");
+    }
+}
+
+#[test]
+fn an_unreadable_script_file_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.yaml");
+    let said = || match Script::load(&path) {
+        Ok(script) => format!("{} replies", script.len()),
+        Err(error) => error.to_string().replace(&path.display().to_string(), "s.yaml"),
+    };
+    let missing = said();
+    assert!(missing.starts_with("s.yaml: the script can't be read: "), "{missing}");
+    let table: &[(&[u8], &str)] = &[
+        (TIDY.as_bytes(), "4 replies"),
+        (b"replies:\n  - text: \xff", "s.yaml: the script is not text in UTF-8"),
+        (b"replies:\n  - txt: a", "s.yaml:2:5: unknown key `txt`, did you mean `text`?"),
+        (&[b'#'; SCRIPT_BYTES_MAX + 1], "s.yaml: a script has at most 1048576 bytes"),
+    ];
+    for (bytes, expected) in table {
+        std::fs::write(&path, bytes).unwrap();
+        assert_eq!(said(), *expected);
+    }
+}
+
+#[test]
+fn yaml_aliases_can_not_expand_a_script() {
+    let mut text = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+    for level in 1..9 {
+        let below = format!("*a{}, ", level - 1).repeat(9);
+        text += &format!("a{level}: &a{level} [{below}]\n");
+    }
+    let body = text.replace('\n', "\n        ");
+    let script =
+        format!("replies:\n  - text: a\n    tools:\n    - name: x\n      input:\n        {body}");
+    let said = message(&script);
+    assert!(said.starts_with("s.yaml:") && said.contains("too large"), "{said}");
+}

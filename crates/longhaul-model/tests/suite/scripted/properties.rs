@@ -1,0 +1,88 @@
+//! What holds of every script and every turn.
+
+use futures_util::FutureExt as _;
+use longhaul_core::id::RunId;
+use longhaul_core::raw::StoredText;
+use longhaul_model::scripted::{Loop, reply_index};
+use proptest::prelude::*;
+
+use super::harness::{TIDY, answer, ask, conversation, model};
+
+fn shapes() -> impl Strategy<Value = (usize, Option<Loop>)> {
+    (1_usize..20).prop_flat_map(|replies| {
+        let round = (0..replies, 1..=replies, 1..=u32::MAX).prop_map(|(from, to, times)| {
+            let (from, to) = (from.min(to - 1), to);
+            Loop { from, to, times }
+        });
+        (Just(replies), proptest::option::of(round))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_reply_index_is_never_out_of_range((replies, round) in shapes(), turn in any::<u32>()) {
+        prop_assert!(reply_index(turn, replies, round) < replies);
+    }
+
+    #[test]
+    fn every_reply_of_a_loop_is_repeated_as_configured(
+        replies in 1_usize..8,
+        from in 0_usize..8,
+        length in 1_usize..8,
+        times in 1_u32..6,
+    ) {
+        let from = from.min(replies - 1);
+        let to = (from + length).min(replies);
+        let round = Loop { from, to, times };
+        let turns = from as u32 + (to - from) as u32 * times;
+        let said: Vec<usize> = (1..=turns).map(|turn| reply_index(turn, replies, Some(round))).collect();
+        for reply in 0..to {
+            let count = said.iter().filter(|place| **place == reply).count();
+            prop_assert_eq!(count, if reply < from { 1 } else { times as usize });
+        }
+    }
+
+    /// Not on what was asked before, of which model, for which run, with which tools.
+    #[test]
+    fn a_reply_depends_on_turn_attempt_and_conversation_alone(
+        turn in 1_u32..110,
+        attempt in 1_u32..4,
+        input in ".{0,40}",
+        result in ".{0,40}",
+        before in proptest::collection::vec((1_u32..110, 1_u32..4), 0..5),
+        run in any::<[u8; 16]>(),
+    ) {
+        let messages = conversation(&input, &[&result]);
+        let plain = ask(turn, attempt, messages);
+        let fresh = answer(&model(TIDY), &plain).now_or_never().unwrap();
+        let used = model(TIDY);
+        for (turn, attempt) in before {
+            let _ = answer(&used, &ask(turn, attempt, conversation("other", &["x"]))).now_or_never();
+        }
+        let mut other = plain;
+        other.run = RunId::from_bytes(run);
+        other.model = "scripted/other".into();
+        other.system = StoredText::inline("12345678");
+        let again = answer(&used, &other).now_or_never().unwrap();
+        prop_assert_eq!(fresh, again);
+    }
+
+    /// Whatever people and tools say is a value: it is never compiled, and it arrives whole.
+    #[test]
+    fn text_of_the_conversation_is_never_a_template(text in "[{}%# a-z_|'\"]{1,40}") {
+        prop_assume!(serde_json::from_str::<serde_json::Value>(&text).is_err());
+        let script = "replies: [{ text: '{{ input }}+{{ last_result }}' }]";
+        let asked = ask(1, 1, conversation(&text, &[&text]));
+        let said = answer(&model(script), &asked).now_or_never().unwrap().unwrap();
+        prop_assert_eq!(said.reply.text(), format!("{text}+{text}"));
+    }
+
+    #[test]
+    fn parsing_a_script_does_not_panic_and_its_errors_are_short(text in "(replies:\n)?[ a-z:\\[\\]{}'\"&*%!#|>\n-]{0,120}") {
+        if let Err(error) = longhaul_model::scripted::Script::parse("x.yaml", &text) {
+            prop_assert!(error.to_string().len() <= 1_000, "{error}");
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! A conversation is shortened before it fills the window, and what happens when
+//! that fails.
+
+use longhaul_core::event::Event;
+use longhaul_run::Run;
+use longhaul_run::explain::explain;
+
+use super::harness::inputs::{COMPACTOR_PRICE, USAGE};
+use super::harness::script::check;
+use super::policies::plain;
+
+#[test]
+fn a_conversation_is_compacted_before_it_fills_the_window() {
+    let world = check(
+        plain(),
+        r#"
+        claim           => run.claimed | running
+        peer 10000      => run.prepared turn.started
+        call read/pure  => turn.completed tool.started(t1.1)
+        pour t1.1 12000 => tool.completed(t1.1) turn.started
+        ? step          => ask turn 2 try 1 max 4096
+        call read/pure  => turn.completed tool.started(t2.1)
+        pour t2.1 12000 => tool.completed(t2.1) turn.started
+        ? step          => compact turn 3 try 1
+        sum 3           => memory.compacted turn.started
+        ? step          => ask turn 3 try 2 max 4096
+        call read/pure  => turn.completed tool.started(t3.1)
+        pour t3.1 6000  => tool.completed(t3.1) turn.started
+        ? step          => ask turn 4 try 1 max 3487
+        say Done.       => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+    let spent = |event: &Event| matches!(event, Event::MemoryCompacted(_));
+    assert!(world.entries.iter().any(|entry| spent(&entry.event)));
+}
+
+#[test]
+fn a_failed_early_compaction_keeps_the_conversation() {
+    // Whatever it fails of, the run goes on at once with what it has.
+    for class in ["auth", "refused", "network", "context_overflow"] {
+        check(
+            plain(),
+            &format!(
+                r#"
+            claim           => run.claimed | running
+            peer 10000      => run.prepared turn.started
+            call read/pure  => turn.completed tool.started(t1.1)
+            pour t1.1 12000 => tool.completed(t1.1) turn.started
+            call read/pure  => turn.completed tool.started(t2.1)
+            pour t2.1 12000 => tool.completed(t2.1) turn.started
+            err {class}     => turn.failed({class}) turn.started
+            ? step          => ask turn 3 try 2 max 1491
+            ? model         => scripted/poem
+            call read/pure  => turn.completed tool.started(t3.1)
+            pour t3.1 300   => tool.completed(t3.1) turn.started
+            ? step          => ask turn 4 try 1 max 1389
+            call read/pure  => turn.completed tool.started(t4.1)
+            pour t4.1 4000  => tool.completed(t4.1) turn.started
+            ? step          => compact turn 5 try 1
+        "#
+            ),
+        );
+    }
+    // What must be shortened can't go on without.
+    check(
+        plain(),
+        r#"
+        claim                => run.claimed | running
+        see                  => run.prepared turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        err refused          => turn.failed(refused) run.failed(context_overflow) | failed
+        ? outcome            => context_overflow: the conversation could not be shortened: the provider said refused
+    "#,
+    );
+}
+
+#[test]
+fn compaction_respects_retry_after() {
+    let start = r#"
+        claim           => run.claimed | running
+        PEER            => run.prepared turn.started
+        call read/pure  => turn.completed tool.started(t1.1)
+        pour t1.1 12000 => tool.completed(t1.1) turn.started
+        call read/pure  => turn.completed tool.started(t2.1)
+        pour t2.1 12000 => tool.completed(t2.1) turn.started
+    "#;
+    let own = start.replace("PEER", "peer 10000     ");
+    // It need not be shortened yet: when the time has come the run goes on with what it has.
+    for (failure, wait) in
+        [("rate_limit 20", "rate_limit"), ("overloaded 20", "retry"), ("server 20", "retry")]
+    {
+        let class = failure.split(' ').next().unwrap();
+        check(
+            plain(),
+            &format!(
+                "{own}
+            err {failure} => turn.failed({class}) run.waiting({wait}) | waiting {wait}
+            ? timers      => [20000]
+            fire          => timer.fired | running
+            claim         => run.claimed
+            go            => turn.started
+            ? step        => ask turn 3 try 2 max 1491
+            ? model       => scripted/poem
+        "
+            ),
+        );
+    }
+    // As with any call: where that takes too long another model is asked, now.
+    check(
+        plain(),
+        &format!(
+            "{own}
+        err rate_limit 40 => turn.failed(rate_limit) turn.started
+        ? step            => ask turn 3 try 2 max 1491
+        ? model           => scripted/spare
+    "
+        ),
+    );
+    // Whoever sums up may be the run's own model by name.
+    let named = start.replace("PEER", "peer 10000 scripted/poem");
+    check(
+        plain(),
+        &format!(
+            "{named}
+        err rate_limit 20 => turn.failed(rate_limit) run.waiting(rate_limit) | waiting rate_limit
+        fire              => timer.fired | running
+        claim             => run.claimed
+        go                => turn.started
+        ? step            => compact turn 3 try 2
+    "
+        ),
+    );
+    // Another model's limit is none of the run's.
+    let other = start.replace("PEER", "peer 10000 b/x ");
+    check(
+        plain(),
+        &format!(
+            "{other}
+        err rate_limit 20 => turn.failed(rate_limit) turn.started
+        ? step            => compact turn 3 try 2
+    "
+        ),
+    );
+}
+
+#[test]
+fn the_compaction_model_is_journaled_charged_and_has_a_fallback() {
+    let start = r#"
+        claim           => run.claimed | running
+        peer 10000 b/x  => run.prepared turn.started
+        call read/pure  => turn.completed tool.started(t1.1)
+        pour t1.1 12000 => tool.completed(t1.1) turn.started
+        call read/pure  => turn.completed tool.started(t2.1)
+        pour t2.1 12000 => tool.completed(t2.1) turn.started
+        ? step          => compact turn 3 try 1 by b/x
+    "#;
+    let world = check(
+        plain(),
+        &format!(
+            "{start}
+        sum 3  => memory.compacted turn.started
+        ? step => ask turn 3 try 2 max 4096
+    "
+        ),
+    );
+    let started = world.entries.iter().filter_map(|entry| match &entry.event {
+        Event::TurnStarted(data) => Some((data.model.as_deref(), data.hold.micro_usd.0)),
+        _ => None,
+    });
+    let started: Vec<_> = started.collect();
+    assert_eq!(started[2].0, Some("b/x"));
+    assert!(started[3].0.is_none());
+    // The same conversation costs less there.
+    assert!(started[2].1 < started[1].1, "{started:?}");
+
+    // Another model's failure is none of the run's: its own does the work.
+    for class in ["auth", "rate_limit", "context_overflow"] {
+        let world = check(
+            plain(),
+            &format!(
+                "{start}
+            err {class} => turn.failed({class}) turn.started
+            ? step      => compact turn 3 try 2
+            ? model     => scripted/poem
+            sum 3       => memory.compacted turn.started
+            ? step      => ask turn 3 try 3 max 4096
+        "
+            ),
+        );
+        let cost = world.run.control().totals.cost.0;
+        assert!(cost > 0 && COMPACTOR_PRICE.cost(USAGE).0 < cost);
+    }
+    // Where it must be done, too.
+    check(
+        plain(),
+        r#"
+        claim                => run.claimed | running
+        peer 10000 b/x       => run.prepared turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        ? step               => compact turn 1 try 2 by b/x
+        err auth             => turn.failed(auth) turn.started
+        ? step               => compact turn 1 try 3
+        err refused          => turn.failed(refused) turn.started
+        ? model              => scripted/spare
+        err refused          => turn.failed(refused) run.failed(context_overflow) | failed
+    "#,
+    );
+}
+
+#[test]
+fn repeated_compaction_without_effect_ends_the_run() {
+    check(
+        plain(),
+        r#"
+        claim                => run.claimed | running
+        see                  => run.prepared turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        sum 1                => memory.compacted turn.started
+        call read/pure       => turn.completed tool.started(t1.1)
+        done t1.1 ok         => tool.completed(t1.1) turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        sum 3                => memory.compacted turn.started
+        call read/pure       => turn.completed tool.started(t2.1)
+        done t2.1 ok         => tool.completed(t2.1) turn.started
+        err context_overflow => turn.failed(context_overflow) run.failed(compaction_thrash) | failed
+        ? outcome            => compaction_thrash: the conversation fills the model's window again as soon as it is shortened
+    "#,
+    );
+    // Two turns are room enough.
+    check(
+        plain(),
+        r#"
+        claim                => run.claimed | running
+        see                  => run.prepared turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        sum 1                => memory.compacted turn.started
+        call read/pure       => turn.completed tool.started(t1.1)
+        done t1.1 ok         => tool.completed(t1.1) turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        sum 3                => memory.compacted turn.started
+        call read/pure       => turn.completed tool.started(t2.1)
+        done t2.1 ok         => tool.completed(t2.1) turn.started
+        call read/pure       => turn.completed tool.started(t3.1)
+        done t3.1 ok         => tool.completed(t3.1) turn.started
+        err context_overflow => turn.failed(context_overflow) turn.started
+        ? step               => compact turn 4 try 2
+    "#,
+    );
+}
+
+#[test]
+fn a_crash_during_compaction_loses_nothing() {
+    check(
+        plain(),
+        r#"
+        claim           => run.claimed | running
+        peer 10000      => run.prepared turn.started
+        call read/pure  => turn.completed tool.started(t1.1)
+        pour t1.1 12000 => tool.completed(t1.1) turn.started
+        call read/pure  => turn.completed tool.started(t2.1)
+        pour t2.1 12000 => tool.completed(t2.1) turn.started
+        ? step          => compact turn 3 try 1
+        crash           =>
+        claim           => run.claimed
+        go              => run.recovered turn.failed(lost) turn.started
+        ? step          => compact turn 3 try 2
+        steer interrupt Hurry. => steer.queued
+        halt Half       => turn.failed(stopped) steer.delivered(after turn 2) turn.started
+        ? step          => compact turn 3 try 3
+        cancel          => run.cancel_requested
+        err stopped     => turn.failed(stopped) run.cancelled | cancelled
+    "#,
+    );
+}
+
+#[test]
+fn a_fold_without_conversation_has_the_same_state() {
+    let world = check(
+        plain(),
+        r#"
+        claim           => run.claimed | running
+        peer 10000      => run.prepared turn.started
+        call read/pure  => turn.completed tool.started(t1.1)
+        pour t1.1 12000 => tool.completed(t1.1) turn.started
+        call read/pure  => turn.completed tool.started(t2.1)
+        pour t2.1 12000 => tool.completed(t2.1) turn.started
+        sum 3           => memory.compacted turn.started
+        call read/pure  => turn.completed tool.started(t3.1)
+        pour t3.1 6000  => tool.completed(t3.1) turn.started
+        say Done.       => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+    for end in 1..=world.entries.len() {
+        let entries = &world.entries[..end];
+        let whole = Run::replay(entries).unwrap();
+        let mut outline = Run::from_first_entry(&entries[0]).unwrap();
+        for entry in &entries[1..] {
+            outline.apply_without_transcript(entry).unwrap();
+            assert!(outline.transcript().messages().is_empty());
+        }
+        assert_eq!(explain(&outline), explain(&whole));
+        assert_eq!(outline.outcome(), whole.outcome());
+        assert_eq!(outline.tools_called(), whole.tools_called());
+        assert_eq!(outline.transcript().model(), whole.transcript().model());
+        assert_eq!(outline.status(), whole.status());
+    }
+}

@@ -1,0 +1,145 @@
+//! Random policies and random scripts. A script is the same text that the
+//! examples are written in, so a failing one can be pasted there.
+//!
+//! Never: only sense. People answer gates that are closed, and drivers say what
+//! nobody asked for; that must be refused, not believed.
+
+use longhaul_core::policy::Policy;
+use longhaul_core::policy::budget::Budget;
+use longhaul_core::policy::effect::InDoubtPolicy;
+use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, ResultGate, RuleAction};
+use longhaul_core::time::Millis;
+use longhaul_core::usage::MicroUsd;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+const OUTSIDER_LINES: &[&str] = &[
+    "yes",
+    "yes",
+    "yes run",
+    "yes by cli:bob",
+    "yes @1",
+    "no",
+    "no Be kinder.",
+    "no run",
+    "edit {\"command\": \"ls\"}",
+    "edit \"Other words.\"",
+    "answer Blue.",
+    "complete",
+    "steer after_batch",
+    "steer before_next_tool",
+    "steer interrupt",
+    "steer interrupt",
+    "steer interrupt",
+    "steer follow_up",
+    "unsteer",
+    "resteer interrupt",
+    "resteer after_batch",
+    "pause",
+    "resume",
+    "resume money 50000000",
+    "raise turns 500",
+    "raise tokens 5000000",
+    "revoke",
+    "surface t1.1",
+    "surface t1.2",
+    "surface t2.1",
+    "fire",
+];
+
+const UNEXPECTED_LINES: &[&str] = &[
+    "say Hello.",
+    "call shell/once {\"command\": \"rm x\"}",
+    "done t1.1 ok",
+    "kill t1.3",
+    "see",
+    "err auth",
+    "err stopped",
+    "halt Half",
+    "sum 1",
+    "found t1.1 unknown",
+    "found t1.1 nothing",
+    "missing a key",
+    "release",
+    "close",
+    "still",
+    "go",
+];
+
+const TIMEOUTS: &[OnTimeout] =
+    &[OnTimeout::Reject, OnTimeout::Approve, OnTimeout::Fail, OnTimeout::Pause];
+
+const IN_DOUBT_POLICIES: &[InDoubtPolicy] =
+    &[InDoubtPolicy::Tell, InDoubtPolicy::Ask, InDoubtPolicy::Fail];
+
+/// Scripts of up to `most` lines.
+pub(crate) fn script_lines(most: usize) -> impl Strategy<Value = Vec<String>> {
+    let line = prop_oneof![
+        60 => (0_usize..42).prop_map(|pick| format!("drive {pick}")),
+        20 => (0_usize..42, select(OUTSIDER_LINES)).prop_map(|(pick, line)| format!("race {pick} {line}")),
+        20 => select(OUTSIDER_LINES).prop_map(str::to_owned),
+        4 => select(UNEXPECTED_LINES).prop_map(str::to_owned),
+        8 => Just("crash".to_owned()),
+        6 => (1_u64..4_000).prop_map(|span| format!("tick {span}")),
+        1 => (0_usize..42).prop_map(|pick| format!("race {pick} cancel")),
+    ];
+    prop::collection::vec(line, 1..most)
+}
+
+/// Policies in which everything happens soon.
+pub(crate) fn policies() -> impl Strategy<Value = Policy> {
+    let gates = (
+        option::of((select(TIMEOUTS), 1_u16..3, any::<bool>())),
+        option::of(select(TIMEOUTS)),
+        option::of(select(IN_DOUBT_POLICIES)),
+    );
+    let spans = (
+        option::weighted(0.3, 30_000_u64..4_000_000),
+        option::weighted(0.2, 2_u32..6),
+        any::<bool>(),
+    );
+    let budget = (
+        option::weighted(0.3, 70_000_u64..200_000),
+        option::weighted(0.2, 5_000_u64..20_000),
+        option::weighted(0.2, 1_u32..4),
+        option::weighted(0.2, 500_u64..4_000),
+    );
+    (gates, spans, budget).prop_map(|(gates, spans, budget)| {
+        let (rule, result, in_doubt) = gates;
+        Policy {
+            rules: rule.map(rule_of).into_iter().collect(),
+            result_gate: result.map(|on_timeout| ResultGate {
+                ask: "Is it good?".into(),
+                timeout: Millis::from_secs(600),
+                on_timeout,
+            }),
+            in_doubt,
+            keep_open: spans.0.map(Millis),
+            max_turns: spans.1,
+            refresh_perception_each_turn: spans.2,
+            budget: Budget {
+                micro_usd: budget.0.map(MicroUsd),
+                tokens: budget.1,
+                turns: budget.2,
+                active: budget.3.map(Millis),
+                ..Budget::default()
+            },
+            ..Policy::default()
+        }
+    })
+}
+
+fn rule_of((on_timeout, count, always): (OnTimeout, u16, bool)) -> GateRule {
+    GateRule {
+        tool: "shell".into(),
+        subject: Some("rm*".into()),
+        action: RuleAction::Ask("May it remove?".into()),
+        always,
+        timeout: Some(Millis::from_secs(900)),
+        on_timeout,
+        in_doubt: None,
+        approvers: Approvers { count, not_submitter: true },
+        remind: Some(Millis::from_secs(60)),
+    }
+}

@@ -1,0 +1,230 @@
+//! Inputs in short words: replies, results, answers, messages.
+//!
+//! Never: writes. It only makes what is told to a run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longhaul_core::event::environment::MemoryCompacted;
+use longhaul_core::event::run::{Compactor, RunPrepared};
+use longhaul_core::event::steer::Delivery;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::event::turn::{CallClassification, OutputCheck, PerceptionUpdate};
+use longhaul_core::failure::{Failure, FailureClass};
+use longhaul_core::id::{CallId, ToolName};
+use longhaul_core::message::{Block, Message, Reply, StopReason, TextBlock, ToolCall};
+use longhaul_core::policy::effect::{EffectClass, InDoubtPolicy};
+use longhaul_core::port::model::ModelResponse;
+use longhaul_core::raw::{Hash, RawJson, StoredText};
+use longhaul_core::time::Millis;
+use longhaul_core::usage::{MicroUsd, ModelPricing, Price, Usage};
+use longhaul_run::Input;
+use longhaul_run::input::{
+    InterruptedReply, ModelReply, PerceptionRefresh, ToolCallResult, ToolCallStatus,
+};
+
+/// What every model of these tests charges.
+pub(crate) const PRICE: Price =
+    Price { input: 3_000_000, output: 15_000_000, cached: 300_000, cache_write: 3_750_000 };
+
+/// What whoever sums up charges.
+pub(crate) const COMPACTOR_PRICE: Price =
+    Price { input: 1_000_000, output: 5_000_000, cached: 100_000, cache_write: 1_000_000 };
+
+/// What every reply of these tests uses.
+pub(crate) const USAGE: Usage = Usage {
+    input_tokens: 100,
+    output_tokens: 20,
+    cached_tokens: 0,
+    cache_write_tokens: 0,
+    reasoning_tokens: 0,
+    estimated: false,
+};
+
+/// How long everything takes.
+pub(crate) const ACTIVE: Millis = Millis(700);
+
+pub(crate) fn pricing() -> ModelPricing {
+    ModelPricing {
+        price: Some(PRICE),
+        max_output_tokens: 4_096,
+        fixed_tokens: 500,
+        ..ModelPricing::default()
+    }
+}
+
+/// What is seen, with these models behind the first.
+/// A word such as `identical_calls=4` says when a run that turns in circles ends.
+pub(crate) fn prepared<'a>(words: impl Iterator<Item = &'a str>) -> Input {
+    let (circles, fallbacks): (Vec<&str>, Vec<&str>) =
+        words.partition(|word| word.starts_with("identical_calls="));
+    let circles = circles.first().map(|word| word["identical_calls=".len()..].parse().unwrap());
+    let seen = RunPrepared {
+        system: StoredText::inline("You are a writer."),
+        tools: StoredText::inline("[]"),
+        initial_messages: vec![Message::user("Write a poem.")],
+        model: "scripted/poem".into(),
+        fallbacks: fallbacks.into_iter().map(str::to_owned).collect(),
+        pricing: pricing(),
+        compactor: None,
+        world: None,
+        context: BTreeMap::new(),
+        external_tools: Vec::new(),
+        identical_calls: circles,
+    };
+    Input::Prepared(Box::new(seen), Vec::new())
+}
+
+/// The same with a window of so many tokens, and whoever sums up, if somebody does.
+pub(crate) fn prepared_with_window(window_tokens: u64, helper: Option<&str>) -> Input {
+    let Input::Prepared(mut seen, blobs) = prepared(["scripted/spare"].into_iter()) else {
+        panic!("what is seen is perceived");
+    };
+    seen.pricing.window_tokens = window_tokens;
+    seen.compactor = helper.map(|model| Compactor {
+        model: model.into(),
+        pricing: ModelPricing { price: Some(COMPACTOR_PRICE), ..pricing() },
+    });
+    Input::Prepared(seen, blobs)
+}
+
+/// Somebody looked again, and saw this; nothing: all is as it was.
+pub(crate) fn perception_refreshed(world: &str) -> Input {
+    if world.is_empty() {
+        return Input::PerceptionRefreshed(Box::default());
+    }
+    Input::PerceptionRefreshed(Box::new(PerceptionRefresh {
+        message: Some(world.into()),
+        update: Some(PerceptionUpdate {
+            world_hash: Hash::digest(world.as_bytes()),
+            context: BTreeMap::new(),
+        }),
+    }))
+}
+
+/// Last words that were judged: `valid {json}` or why they do not.
+pub(crate) fn replied_with_check(verdict: &str) -> Input {
+    let fit = match verdict.strip_prefix("valid ") {
+        Some(data) => OutputCheck::Valid(RawJson::parse(data).unwrap()),
+        None => OutputCheck::Invalid(verdict.to_owned()),
+    };
+    match replied("Here it is.", "", StopReason::EndTurn) {
+        Input::ModelReplied(mut replied) => {
+            replied.output_check = Some(fit);
+            Input::ModelReplied(replied)
+        }
+        other => other,
+    }
+}
+
+/// A reply of `text` and calls in the form `name/class {json} + name/class`.
+pub(crate) fn replied(text: &str, calls: &str, stop: StopReason) -> Input {
+    let calls: Vec<(ToolCall, CallClassification)> = calls
+        .split(" + ")
+        .filter(|call| !call.trim().is_empty())
+        .zip(1..)
+        .map(|(call, index)| parse_call(call.trim(), index))
+        .collect();
+    let words = Block::Text(TextBlock { text: text.into(), extra: None });
+    let words = (!text.is_empty()).then_some(words);
+    let called = calls.iter().map(|(call, _)| Block::ToolCall(call.clone()));
+    let reply = Reply { api: "scripted".into(), blocks: words.into_iter().chain(called).collect() };
+    Input::ModelReplied(Box::new(ModelReply {
+        response: ModelResponse {
+            reply: Arc::new(reply),
+            stop,
+            usage: USAGE,
+            cost: Some(PRICE.cost(USAGE)),
+            model: "poem-1".into(),
+        },
+        calls: calls.into_iter().map(|(_, appraisal)| appraisal).collect(),
+        output_check: None,
+        active: ACTIVE,
+    }))
+}
+
+/// `name/class`, `name/class?` when the tool can look, `name/class!tell` for
+/// its word in doubt, `name/bad` for a call that can't be made; then its input.
+fn parse_call(call: &str, index: usize) -> (ToolCall, CallClassification) {
+    let (head, input) = call.split_once(' ').unwrap_or((call, "{}"));
+    let (name, class) = head.split_once('/').unwrap_or((head, "pure"));
+    let (class, doubt) = class.split_once('!').unwrap_or((class, ""));
+    let input = RawJson::parse(input).unwrap();
+    let command = input.to_value()["command"].as_str().map(str::to_owned);
+    let parts = command.iter().flat_map(|command| command.split("; "));
+    let appraisal = CallClassification {
+        tool: ToolName::new(name).unwrap(),
+        class: match class.trim_end_matches('?') {
+            "pure" | "bad" => EffectClass::Pure,
+            "keyed" => EffectClass::Keyed,
+            "session" => EffectClass::Session,
+            _ => EffectClass::Once,
+        },
+        subjects: parts.map(str::to_owned).collect(),
+        injected_subjects: Vec::new(),
+        opaque: command.as_ref().is_some_and(|command| command.contains("$(")),
+        problem: (class == "bad").then(|| format!("there is no tool `{name}`")),
+        can_verify: class.ends_with('?'),
+        in_doubt: match doubt {
+            "tell" => Some(InDoubtPolicy::Tell),
+            "ask" => Some(InDoubtPolicy::Ask),
+            "fail" => Some(InDoubtPolicy::Fail),
+            _ => None,
+        },
+        may_outlive_worker: name == "shell",
+    };
+    let call = ToolCall { id: format!("call_{index}"), name: name.into(), input, extra: None };
+    (call, appraisal)
+}
+
+pub(crate) fn failed(class: FailureClass, retry_after: Option<u64>) -> Input {
+    let mut failure = Failure::new(class, format!("the provider said {}", class.as_str()));
+    failure.retry_after = retry_after.map(Millis::from_secs);
+    Input::ModelFailed { failure, cost: None, active: ACTIVE }
+}
+
+/// A call that is of no use and has cost this much.
+pub(crate) fn failed_with_cost(class: FailureClass, cost: Option<u64>) -> Input {
+    let mut failure = Failure::new(class, "it was of no use");
+    failure.usage = Some(USAGE);
+    Input::ModelFailed { failure, cost: cost.map(MicroUsd), active: ACTIVE }
+}
+
+pub(crate) fn interrupted(text: &str) -> Input {
+    let usage = Usage { estimated: true, ..USAGE };
+    Input::ModelInterrupted(InterruptedReply {
+        text: text.into(),
+        usage,
+        cost: Some(PRICE.cost(usage)),
+        active: ACTIVE,
+    })
+}
+
+pub(crate) fn compacted(replaced: usize) -> Input {
+    Input::Compacted(Box::new(MemoryCompacted {
+        replaced,
+        summary: vec![Message::user("What came before, in short.")],
+        usage: USAGE,
+        cost: Some(MicroUsd(600)),
+        model: "poem-1".into(),
+        active: ACTIVE,
+    }))
+}
+
+pub(crate) fn tool_result(call: CallId, end: ToolCallStatus, text: &str) -> ToolCallResult {
+    ToolCallResult {
+        call,
+        status: end,
+        output: ToolOutput::text(text),
+        active: ACTIVE,
+        blobs: Vec::new(),
+    }
+}
+
+pub(crate) fn class_of(word: &str) -> FailureClass {
+    serde_json::from_value(word.into()).unwrap()
+}
+
+pub(crate) fn delivery_of(word: &str) -> Delivery {
+    serde_json::from_value(word.into()).unwrap()
+}

@@ -1,0 +1,299 @@
+//! The rows beside a journal, as any store keeps them.
+//!
+//! Never: folds.
+
+use std::collections::BTreeMap;
+
+use longhaul_core::change::{
+    Change, Due, GateTransition, HeadUpdate, RuleRow, SteerRow, SteerStatus, TimerKind, TimerUpdate,
+};
+use longhaul_core::event::{Event, WakeTarget};
+use longhaul_core::id::{RunId, TimerId};
+use longhaul_core::policy::gate::{GateRow, GateStatus, RecordedAnswer};
+use longhaul_core::port::records::DueTimer;
+use longhaul_core::task::TaskSpec;
+use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::usage::{Hold, MicroUsd, RemainingBudget, Usage};
+
+use super::Author;
+
+/// How the head stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Head {
+    Ready,
+    Leased,
+    Parked,
+    Paused,
+    Ended,
+}
+
+/// Why a row does not let a batch pass.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum RowConflict {
+    OverBudget(RemainingBudget),
+    Row(&'static str),
+}
+
+/// The account, and every hold there ever was.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Account {
+    pub(crate) cap: RemainingBudget,
+    pub(crate) held: Hold,
+    pub(crate) spent: Hold,
+    pub(crate) lost: Hold,
+    pub(crate) held_ever: Hold,
+    pub(crate) settled_ever: Hold,
+}
+
+/// The run's own sums.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RunUsage {
+    pub(crate) usage: Usage,
+    pub(crate) cost: MicroUsd,
+    pub(crate) unpriced: bool,
+    pub(crate) turns: u32,
+    pub(crate) active: Millis,
+}
+
+/// Everything but the journal.
+#[derive(Debug, Clone)]
+pub(crate) struct Rows {
+    pub(crate) run: RunId,
+    pub(crate) submitter: Option<String>,
+    pub(crate) head: Head,
+    pub(crate) epoch: u64,
+    pub(crate) gates: Vec<GateRow>,
+    pub(crate) timers: BTreeMap<TimerId, (Timestamp, TimerKind)>,
+    pub(crate) steers: Vec<SteerRow>,
+    pub(crate) rules: Vec<RuleRow>,
+    pub(crate) account: Account,
+    pub(crate) used: RunUsage,
+    pub(crate) remembered: usize,
+}
+
+impl Rows {
+    pub(crate) fn new(task: &TaskSpec) -> Self {
+        let account = Account {
+            cap: RemainingBudget {
+                micro_usd: task.policy.budget.micro_usd,
+                tokens: task.policy.budget.tokens,
+            },
+            ..Account::default()
+        };
+        Self {
+            run: task.root,
+            submitter: task.submitter.clone(),
+            head: Head::Ready,
+            epoch: 0,
+            gates: Vec::new(),
+            timers: BTreeMap::new(),
+            steers: Vec::new(),
+            rules: Vec::new(),
+            account,
+            used: RunUsage::default(),
+            remembered: 0,
+        }
+    }
+
+    /// Whether such an author may write now.
+    pub(crate) fn admits(&self, author: Author) -> bool {
+        match author {
+            Author::Driver => self.head == Head::Leased,
+            Author::Closer => matches!(self.head, Head::Ready | Head::Parked | Head::Paused),
+            // Even a run that has ended is told its timers.
+            Author::Outsider => true,
+        }
+    }
+
+    /// What an outsider's facts do to a head that rests.
+    pub(crate) fn wake_from(&mut self, events: &[Event]) {
+        for event in events {
+            let wakes = event.from_outside();
+            assert_ne!(wakes, None, "no outsider may state {}", event.kind());
+            match (self.head, wakes) {
+                (Head::Parked, Some(WakeTarget::Parked | WakeTarget::ParkedOrPaused))
+                | (Head::Paused, Some(WakeTarget::ParkedOrPaused)) => self.head = Head::Ready,
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn change(&mut self, change: Change, now: Timestamp) -> Result<(), RowConflict> {
+        match change {
+            Change::SetHead(to) => self.head = head_after(&to),
+            Change::RaiseGate(spec) => {
+                assert!(self.gate_index(spec.id).is_none(), "a gate is raised once");
+                self.gates.push(GateRow {
+                    run: self.run,
+                    status: GateStatus::Open,
+                    raised_at: now,
+                    deadline: spec.timeout.map(|span| now.plus(span)),
+                    submitter: self.submitter.clone(),
+                    answers: Vec::new(),
+                    spec: *spec,
+                });
+            }
+            Change::UpdateGate(closing) => {
+                return self.close_gate(closing.gate, closing.transition, now);
+            }
+            Change::SetTimer(to) => return self.set_timer(to, now),
+            Change::QueueSteer(row) => {
+                let waiting = self.steers.iter().filter(|row| is_queued(row)).count();
+                if waiting >= longhaul_core::change::STEERS_MAX {
+                    return Err(RowConflict::Row("steers full"));
+                }
+                self.steers.push(row);
+            }
+            Change::UpdateSteer(to) => {
+                let mut rows = self.steers.iter_mut();
+                let row = rows.find(|row| row.steer == to.steer);
+                let Some(row) = row.filter(|row| is_queued(row)) else {
+                    return Err(RowConflict::Row("steer settled"));
+                };
+                if let Some((text, delivery)) = to.edit {
+                    row.text = text;
+                    row.delivery = delivery;
+                }
+                row.status = to.status;
+            }
+            Change::Hold(hold) => return self.hold(hold),
+            Change::Settle(settled) => {
+                let account = &mut self.account;
+                account.held = minus(account.held, settled.held);
+                account.spent = plus(account.spent, settled.spent);
+                account.lost = plus(account.lost, settled.lost);
+                account.settled_ever = plus(account.settled_ever, settled.held);
+            }
+            Change::AddUsage(row) => {
+                let used = &mut self.used;
+                used.usage = used.usage.plus(row.usage);
+                used.cost = used.cost.plus(row.cost.unwrap_or_default());
+                used.unpriced |= !row.model.is_empty() && row.cost.is_none();
+                used.turns += row.turns;
+                used.active = used.active.plus(row.active);
+            }
+            Change::PutRule(row) => {
+                self.rules.retain(|known| known.rule != row.rule);
+                self.rules.push(row);
+            }
+            Change::SetCap(raise) => {
+                let cap = &mut self.account.cap;
+                cap.micro_usd = raise.micro_usd.or(cap.micro_usd);
+                cap.tokens = raise.tokens.or(cap.tokens);
+            }
+            Change::AppendThread(row) => self.remembered += row.messages.len(),
+            Change::PutBlob(_) => {}
+            other => panic!("the heart does not do this yet: {other:?}"),
+        }
+        Ok(())
+    }
+
+    fn gate_index(&self, gate: longhaul_core::id::GateId) -> Option<usize> {
+        self.gates.iter().position(|row| row.spec.id == gate)
+    }
+
+    fn close_gate(
+        &mut self,
+        gate: longhaul_core::id::GateId,
+        how: GateTransition,
+        now: Timestamp,
+    ) -> Result<(), RowConflict> {
+        let place = self.gate_index(gate).ok_or(RowConflict::Row("no gate"))?;
+        let row = &mut self.gates[place];
+        if row.status != GateStatus::Open {
+            return Err(RowConflict::Row("gate closed"));
+        }
+        let (status, answer) = match how {
+            GateTransition::Voted(answer) => (GateStatus::Open, Some(answer)),
+            GateTransition::Answered(answer) => (GateStatus::Answered, Some(answer)),
+            GateTransition::Expired => (GateStatus::Expired, None),
+            GateTransition::Withdrawn => (GateStatus::Withdrawn, None),
+        };
+        row.status = status;
+        let given = answer.map(|answer| RecordedAnswer { at: now, answer });
+        row.answers.extend(given);
+        Ok(())
+    }
+
+    fn set_timer(&mut self, to: TimerUpdate, now: Timestamp) -> Result<(), RowConflict> {
+        match to {
+            TimerUpdate::Arm { timer, due, kind: what, .. } => {
+                let due = match due {
+                    Due::Now => now,
+                    Due::After(span) => now.plus(span),
+                    Due::At(at) => at,
+                };
+                self.timers.insert(timer, (due, what));
+            }
+            TimerUpdate::Consume(timer) => {
+                let spent = self.timers.remove(&timer);
+                spent.ok_or(RowConflict::Row("timer spent"))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, hold: Hold) -> Result<(), RowConflict> {
+        let account = &mut self.account;
+        let used = plus(plus(account.spent, account.lost), account.held);
+        let left = RemainingBudget {
+            micro_usd: account.cap.micro_usd.map(|cap| cap.minus(used.micro_usd)),
+            tokens: account.cap.tokens.map(|cap| cap.saturating_sub(used.tokens)),
+        };
+        if !left.covers(hold) {
+            return Err(RowConflict::OverBudget(left));
+        }
+        account.held = plus(account.held, hold);
+        account.held_ever = plus(account.held_ever, hold);
+        Ok(())
+    }
+
+    /// The timer that is due first.
+    pub(crate) fn first_timer(&self) -> Option<(Timestamp, TimerId)> {
+        let due = self.timers.iter().map(|(timer, (due, _))| (*due, *timer));
+        due.min()
+    }
+
+    /// A timer as the sweep hands it on.
+    pub(crate) fn due_timer(&self, timer: TimerId) -> Option<DueTimer> {
+        let (due, what) = self.timers.get(&timer)?.clone();
+        let gate = match &what {
+            TimerKind::GateDeadline(gate) | TimerKind::GateRemind(gate) => self
+                .gates
+                .iter()
+                .find(|row| row.spec.id == *gate && row.status == GateStatus::Open)
+                .map(|row| row.spec.on_timeout),
+            _ => None,
+        };
+        Some(DueTimer {
+            timer,
+            run: self.run,
+            kind: what,
+            due,
+            run_ended: self.head == Head::Ended,
+            gate_on_timeout: gate,
+        })
+    }
+}
+
+pub(crate) fn is_queued(row: &SteerRow) -> bool {
+    row.status == SteerStatus::Queued
+}
+
+fn head_after(to: &HeadUpdate) -> Head {
+    match to {
+        HeadUpdate::Park { .. } => Head::Parked,
+        HeadUpdate::Pause => Head::Paused,
+        HeadUpdate::Release => Head::Ready,
+        HeadUpdate::End { .. } => Head::Ended,
+    }
+}
+
+pub(crate) fn plus(one: Hold, other: Hold) -> Hold {
+    Hold { micro_usd: one.micro_usd.plus(other.micro_usd), tokens: one.tokens + other.tokens }
+}
+
+fn minus(one: Hold, other: Hold) -> Hold {
+    assert!(other.micro_usd <= one.micro_usd && other.tokens <= one.tokens);
+    Hold { micro_usd: one.micro_usd.minus(other.micro_usd), tokens: one.tokens - other.tokens }
+}

@@ -1,0 +1,149 @@
+//! Facts and states in a word or two, for tests that are text.
+//!
+//! Never: everything. What matters in a test can be asked for by name.
+
+use longhaul_core::event::Event;
+use longhaul_core::message::{Message, Part};
+use longhaul_core::status::Outcome;
+use longhaul_run::state::control::Idle;
+use longhaul_run::{Step, next};
+
+use super::TestRun;
+
+/// A fact in short.
+pub(crate) fn summarize(event: &Event) -> String {
+    let kind = event.kind();
+    let detail = match event {
+        Event::RunWaiting(data) => data.wait.reason().to_owned(),
+        Event::RunFailed(data) => data.error.code.clone(),
+        Event::RunCompleted(data) => data.output.text.clone(),
+        Event::RunRetried(data) => data.attempt.to_string(),
+        Event::TurnStarted(data) => {
+            let about = data.runtime_messages.iter().map(|aside| format!("{:?}", aside.topic));
+            about.collect::<Vec<_>>().join(" ").to_lowercase()
+        }
+        Event::TurnFailed(data) => data.failure.class.as_str().to_owned(),
+        Event::ToolStarted(data) => match data.attempt {
+            1 => data.call.to_string(),
+            attempt => format!("{} again {attempt}", data.call),
+        },
+        Event::ToolCompleted(data) | Event::ToolFailed(data) | Event::ToolInterrupted(data) => {
+            data.call.to_string()
+        }
+        Event::ToolInDoubt(data) => data.call.to_string(),
+        Event::ToolVerified(data) => data.call.to_string(),
+        Event::ToolSurfaced(data) => data.call.to_string(),
+        Event::GateRaised(data) => format!("{:?}", data.gate.kind).to_lowercase(),
+        Event::GateExpired(data) => format!("{:?}", data.on_timeout).to_lowercase(),
+        Event::SteerDelivered(data) if data.as_answer => "as answer".to_owned(),
+        Event::SteerDelivered(data) => format!("after turn {}", data.after_turn),
+        Event::BudgetWarned(data) => format!("{:?}", data.cap).to_lowercase(),
+        Event::BudgetReached(data) => format!("{:?}", data.cap).to_lowercase(),
+        _ => String::new(),
+    };
+    match detail.as_str() {
+        "" => kind.to_owned(),
+        detail => format!("{kind}({detail})"),
+    }
+}
+
+impl TestRun {
+    /// How the run stands, as a list shows it.
+    pub(crate) fn status_line(&self) -> String {
+        let status = self.run.status().as_str();
+        match &self.run.control().idle {
+            Some(Idle::Parked { wait, .. }) => format!("{status} {}", wait.reason()),
+            Some(Idle::Paused) | None => status.to_owned(),
+        }
+    }
+
+    /// One thing that a script asks for.
+    pub(crate) fn show(&self, what: &str) -> String {
+        match what {
+            "said" => self.last_message(),
+            "timers" => self.timers(),
+            "step" => self.step(),
+            "gates" => {
+                let gates = self.run.control().gates.iter();
+                let asks: Vec<_> = gates.map(|gate| gate.ask.clone()).collect();
+                asks.join(" | ")
+            }
+            "world" => match self.run.perception().world() {
+                Some(_) => "told".into(),
+                None => "untold".into(),
+            },
+            "model" => self.run.transcript().model().to_owned(),
+            "cost" => {
+                let sums = self.run.control().totals;
+                let rest = if sums.unpriced { " and more" } else { "" };
+                format!("{}{rest}", sums.cost.0)
+            }
+            "why" => longhaul_run::explain::explain(&self.run).message,
+            "crashes" => self.run.control().crashes.to_string(),
+            "outcome" => match self.run.outcome() {
+                Some(Outcome::Failed(fault)) => format!("{}: {}", fault.code, fault.message),
+                Some(Outcome::Completed(output)) => serde_json::to_string(output).unwrap(),
+                Some(Outcome::Cancelled(why)) => why.clone(),
+                None => "none".into(),
+            },
+            other => panic!("`{other}` can't be shown"),
+        }
+    }
+
+    /// The last message that the model reads.
+    fn last_message(&self) -> String {
+        let words = |parts: &[Part]| {
+            let words = parts.iter().map(|part| match part {
+                Part::Text(text) => text.to_string(),
+                Part::Image(_) => "[image]".into(),
+            });
+            words.collect::<Vec<_>>().join(" / ")
+        };
+        match self.run.transcript().messages().last().map(|last| &**last) {
+            Some(Message::User(parts)) => words(parts),
+            Some(Message::Assistant(reply)) => format!("model: {}", reply.text()),
+            Some(Message::Results(results)) => {
+                let results = results.iter().map(|result| {
+                    let mark = if result.is_error { "! " } else { "" };
+                    format!("{}: {mark}{}", result.call, words(&result.content))
+                });
+                results.collect::<Vec<_>>().join(" | ")
+            }
+            None => "nothing".into(),
+        }
+    }
+
+    /// Milliseconds until each timer is due.
+    fn timers(&self) -> String {
+        let mut due: Vec<u64> =
+            self.rows.timers.values().map(|(due, _)| due.since(self.now).0).collect();
+        due.sort_unstable();
+        format!("{due:?}")
+    }
+
+    fn step(&self) -> String {
+        match next(&self.run, self.now) {
+            Step::AskModel(ask) => {
+                format!("ask turn {} try {} max {}", ask.turn, ask.attempt, ask.max_tokens)
+            }
+            Step::Compact(ask) => {
+                let by = match ask.model == self.run.transcript().model() {
+                    true => String::new(),
+                    false => format!(" by {}", ask.model),
+                };
+                format!("compact turn {} try {}{by}", ask.turn, ask.attempt)
+            }
+            Step::UseTools(todos) => {
+                let todos = todos.iter().map(|todo| {
+                    format!("{:?} {} {} {}", todo.action, todo.call, todo.tool, todo.input.as_str())
+                });
+                todos.collect::<Vec<_>>().join(", ").to_lowercase()
+            }
+            Step::Park(wait) => format!("park {}", wait.reason()),
+            Step::Finish(outcome) => format!("finish {}", outcome.status().as_str()),
+            step @ (Step::Prepare | Step::RefreshPerception | Step::Advance | Step::Idle) => {
+                format!("{step:?}").to_lowercase()
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Journals whose ends an older build read: what a person was shown at the result gate
+//! is what the run ends with, whatever a reply is read as today.
+//!
+//! Never: rewrites one of them. Their bytes are that build's.
+
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::{Entry, Envelope};
+use longhaul_core::policy::gate::OnTimeout;
+use longhaul_core::raw::RawJson;
+use longhaul_run::{DecideContext, Input, Run, decide};
+
+use super::harness::script::check;
+use super::policies::{plain, result_gate};
+
+const JOURNALS: &[(&str, &str)] = &[
+    ("finish_list", include_str!("older/finish_list.jsonl")),
+    ("finish_object", include_str!("older/finish_object.jsonl")),
+    ("finish_text", include_str!("older/finish_text.jsonl")),
+    ("text_object", include_str!("older/text_object.jsonl")),
+];
+
+fn parse_journal(text: &str) -> Vec<Entry> {
+    let envelopes = text.lines().map(serde_json::from_str::<Envelope>);
+    envelopes.map(|envelope| Entry::try_from(&envelope.unwrap()).unwrap()).collect()
+}
+
+#[test]
+fn a_legacy_run_ends_with_the_approved_output() {
+    for (name, text) in JOURNALS {
+        let journal = parse_journal(text);
+        let (end, before) = journal.split_last().unwrap();
+        let Event::RunCompleted(recorded) = &end.event else {
+            panic!("{name} is complete");
+        };
+        let shown = before.iter().find_map(|entry| match &entry.event {
+            Event::GateRaised(raised) => raised.gate.input.clone(),
+            _ => None,
+        });
+        assert_eq!(shown, Some(RawJson::from_serialize(&recorded.output)), "{name}");
+        let run = Run::replay(before).unwrap();
+        let batch = decide(&run, Input::Advance, DecideContext::new(end.at)).unwrap();
+        assert_eq!(batch.events, std::slice::from_ref(&end.event), "{name}");
+    }
+}
+
+#[test]
+fn output_parsed_by_the_new_rules_is_journaled_with_the_reply() {
+    let script = r#"
+        claim => run.claimed | running
+        see   => run.prepared turn.started
+        LINE  => turn.completed tool.completed(t1.1) gate.raised(result) run.waiting(approval) | waiting approval
+        yes   => gate.answered | running
+        claim => run.claimed
+        go    => run.completed(All done.) | completed
+    "#;
+    let line = r#"call finish/pure {"output": {"text": "All done.", "confidence": 87.5}}"#;
+    let world = check(result_gate(OnTimeout::Approve), &script.replace("LINE", line));
+    assert_eq!(
+        world.show("outcome"),
+        r#"{"text":"All done.","data":{"text":"All done.","confidence":87.5},"confidence":88}"#
+    );
+    // The fold has it from the journal: without it, it reads what was read before.
+    let mut entries = world.entries;
+    let judged = entries.iter_mut().find_map(|entry| match &mut entry.event {
+        Event::TurnCompleted(done) => done.output.take(),
+        _ => None,
+    });
+    assert_eq!(judged.unwrap().confidence, Some(88));
+    let run = Run::replay(&entries[..6]).unwrap();
+    let batch = decide(&run, Input::Advance, DecideContext::new(world.now)).unwrap();
+    let Some(Event::GateRaised(raised)) = batch.events.first() else {
+        panic!("somebody is asked: {batch:?}");
+    };
+    let shown = raised.gate.input.as_ref().unwrap().to_value();
+    assert_eq!(shown["text"], r#"{"text":"All done.","confidence":87.5}"#);
+}
+
+#[test]
+fn output_that_both_rules_parse_alike_is_not_journaled_twice() {
+    for line in [
+        "say Done.",
+        r#"say {"success": true, "confidence": 90}"#,
+        r#"call finish/pure {"output": "Done."}"#,
+        r#"call finish/pure {"output": {"success": true}}"#,
+    ] {
+        let mut world = super::harness::TestRun::new(plain());
+        for line in ["claim", "see", line] {
+            world.play(line);
+        }
+        assert!(world.run.outcome().is_some(), "{line}");
+        let judged = world.entries.iter().find_map(|entry| match &entry.event {
+            Event::TurnCompleted(done) => done.output.clone(),
+            _ => None,
+        });
+        assert_eq!(judged, None, "{line}");
+    }
+}

@@ -1,0 +1,213 @@
+//! Where two readings are possible the stricter one holds.
+//!
+//! Never: a call that is done twice, or by fewer people, because of how it was written.
+
+use longhaul_core::policy::Policy;
+use longhaul_core::policy::budget::Budget;
+use longhaul_core::policy::gate::{Approvers, GateRule, OnTimeout, RuleAction};
+use longhaul_run::commands::current_digest;
+
+use super::harness::script::check;
+use super::policies::{ask_rule, plain, with_caps, with_rule};
+
+fn rule_about(subject: &str, verdict: RuleAction) -> GateRule {
+    GateRule { subject: Some(subject.into()), action: verdict, ..ask_rule() }
+}
+
+fn rules(rules: Vec<GateRule>) -> Policy {
+    Policy { rules, ..Policy::default() }
+}
+
+#[test]
+fn an_edited_call_is_not_repeated_after_a_crash() {
+    for class in ["pure", "keyed"] {
+        let script = r#"
+        claim                             => run.claimed | running
+        see                               => run.prepared turn.started
+        call shell/CLASS {"command": "ls"} => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        edit {"command": "rm x"}          => gate.answered | running
+        claim                             => run.claimed
+        go                                => tool.started(t1.1)
+        crash                             =>
+        claim                             => run.claimed
+        go                                => run.recovered tool.in_doubt(t1.1) gate.raised(indoubt) run.waiting(question) | waiting question
+    "#;
+        check(with_rule(ask_rule()), &script.replace("CLASS", class));
+    }
+}
+
+#[test]
+fn a_compound_command_needs_the_approvers_of_each_part() {
+    let weak = GateRule {
+        on_timeout: OnTimeout::Approve,
+        ..rule_about("git *", RuleAction::Ask("Use git?".into()))
+    };
+    let strong = GateRule {
+        always: true,
+        approvers: Approvers { count: 2, not_submitter: true },
+        ..rule_about("rm *", RuleAction::Ask("Remove?".into()))
+    };
+    check(
+        rules(vec![weak, strong]),
+        r#"
+        claim                                         => run.claimed | running
+        see                                           => run.prepared turn.started
+        call shell/once {"command": "git log; rm x"}  => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        yes run by cli:anna                           => !scope_not_offered
+        yes by key:boss                               => !self_approval
+        yes by cli:anna                               => gate.voted
+        tick 90000                                    => gate.expired(reject) | running
+        claim                                         => run.claimed
+        go                                            => tool.failed(t1.1) turn.started
+        call shell/once {"command": "git log; ls"}    => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        yes by key:boss                               => gate.answered | running
+    "#,
+    );
+}
+
+#[test]
+fn an_opaque_command_needs_approval() {
+    let echo = rule_about("echo *", RuleAction::Allow);
+    let git = rule_about("git *", RuleAction::Ask("Use git?".into()));
+    check(
+        rules(vec![echo, git]),
+        r#"
+        claim                                      => run.claimed | running
+        see                                        => run.prepared turn.started
+        call shell/once {"command": "git log"}     => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        yes run                                    => rule.added gate.answered | running
+        claim                                      => run.claimed
+        go                                         => tool.started(t1.1)
+        done t1.1 ok                               => tool.completed(t1.1) turn.started
+        call shell/once {"command": "echo a"}      => turn.completed tool.started(t2.1)
+        done t2.1 a                                => tool.completed(t2.1) turn.started
+        call shell/once {"command": "echo $(rm)"}  => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+    "#,
+    );
+}
+
+#[test]
+fn an_opaque_command_is_not_covered_by_an_earlier_approval() {
+    let git = rule_about("git *", RuleAction::Allow);
+    let rest = GateRule { subject: None, ..rule_about("", RuleAction::Deny("only git".into())) };
+    check(
+        rules(vec![git, rest]),
+        r#"
+        claim                                         => run.claimed | running
+        see                                           => run.prepared turn.started
+        call shell/once {"command": "git log"}        => turn.completed tool.started(t1.1)
+        done t1.1 ok                                  => tool.completed(t1.1) turn.started
+        call shell/once {"command": "git log $(rm)"}  => turn.completed tool.failed(t2.1) turn.started
+        ? said                                        => t2.1: ! denied: only git (this line hides what it runs: write it plainly)
+    "#,
+    );
+    let every = GateRule { subject: None, ..rule_about("", RuleAction::Allow) };
+    let rm = rule_about("rm *", RuleAction::Deny("use the trash".into()));
+    for (policy, then) in [
+        (vec![rm.clone(), every.clone()], "tool.failed(t1.1) turn.started"),
+        (vec![every, rm], "tool.started(t1.1)"),
+    ] {
+        let script = r#"
+        claim                                      => run.claimed | running
+        see                                        => run.prepared turn.started
+        call shell/once {"command": "echo $(rm)"}  => turn.completed THEN
+    "#;
+        check(rules(policy), &script.replace("THEN", then));
+    }
+}
+
+#[test]
+fn a_second_start_is_approved_for_what_was_shown() {
+    check(
+        plain(),
+        r#"
+        claim          => run.claimed | running
+        see            => run.prepared turn.started
+        call send/once => turn.completed tool.started(t1.1)
+        crash          =>
+        claim          => run.claimed
+        go             => run.recovered tool.in_doubt(t1.1) gate.raised(indoubt) run.waiting(question) | waiting question
+        yes blind      => !digest_missing
+        yes stale      => !digest_changed
+        no Ask Bob.    => gate.answered | running
+        claim          => run.claimed
+        go             => tool.failed(t1.1) turn.started
+        ? said         => t1.1: ! a person says: it did not happen: Ask Bob.
+    "#,
+    );
+}
+
+#[test]
+fn the_note_of_an_approval_reaches_the_model() {
+    check(
+        with_rule(ask_rule()),
+        r#"
+        claim                    => run.claimed | running
+        see                      => run.prepared turn.started
+        call shell/once          => turn.completed gate.raised(approval) run.waiting(approval) | waiting approval
+        yes note Only this once. => gate.answered | running
+        claim                    => run.claimed
+        go                       => tool.started(t1.1)
+        done t1.1 ok             => tool.completed(t1.1) turn.started
+        ? said                   => t1.1: A person allowed this call and said: Only this once. / ok
+    "#,
+    );
+}
+
+#[test]
+fn a_call_waits_for_the_question_before_it() {
+    check(
+        plain(),
+        r#"
+        claim       => run.claimed | running
+        see         => run.prepared turn.started
+        call ask_human/pure {"question": "Which?"} + write/keyed => turn.completed gate.raised(question) run.waiting(question) | waiting question
+        answer This => gate.answered | running
+        claim       => run.claimed
+        go          => tool.completed(t1.1) tool.started(t1.2)
+    "#,
+    );
+}
+
+#[test]
+fn an_exhausted_cap_is_named() {
+    let tokens = with_caps(Budget { tokens: Some(3_000), ..Budget::default() });
+    check(
+        tokens,
+        r#"
+        claim     => run.claimed | running
+        see       => run.prepared budget.warned(tokens) turn.started
+        say Done. => turn.completed run.completed(Done.) | completed
+    "#,
+    );
+}
+
+#[test]
+fn a_message_that_answers_a_question_is_its_result() {
+    check(
+        plain(),
+        r#"
+        claim               => run.claimed | running
+        see                 => run.prepared turn.started
+        call ask_human/pure {"question": "Which?"} => turn.completed gate.raised(question) run.waiting(question) | waiting question
+        steer follow_up     => steer.queued | running
+        resteer after_batch The left one. => steer.changed
+        claim               => run.claimed
+        go                  => steer.delivered(as answer) gate.withdrawn tool.completed(t1.1) turn.started
+    "#,
+    );
+}
+
+#[test]
+fn two_too_deep_edits_have_different_digests() {
+    let two = GateRule { approvers: Approvers { count: 2, not_submitter: false }, ..ask_rule() };
+    let mut world = super::harness::TestRun::new(with_rule(two));
+    for line in ["claim", "see", r#"call shell/once {"command": "ls"}"#] {
+        world.play(line);
+    }
+    let deep = |inside: &str| format!("{}{inside}{}", "[".repeat(200), "]".repeat(200));
+    world.play(&format!("edit {} by cli:anna", deep("1")));
+    let shown = current_digest(&world.rows.gates[0]);
+    world.play(&format!("edit {} by cli:bob", deep("2")));
+    assert_ne!(shown, current_digest(&world.rows.gates[0]));
+}

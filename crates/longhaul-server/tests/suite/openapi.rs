@@ -1,0 +1,164 @@
+//! The description against the server: what it says is served, what is served
+//! is said, and everything else is refused in good form.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::suite::harness::client::{get, post, request};
+use crate::suite::harness::sse::SseClient;
+use crate::suite::harness::{TestServer, server_with_gate};
+
+/// What is served and not described: pages, and the description itself.
+const PAGES: [&str; 4] = ["/openapi.json", "/", "/style.css", "/a/{token}"];
+
+const METHODS: [&str; 6] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/// Documented methods by path.
+fn documented(document: &Value) -> BTreeMap<String, BTreeSet<String>> {
+    let paths = document["paths"].as_object().unwrap();
+    let of = |item: &Value| {
+        let named = item.as_object().unwrap().keys();
+        let upper = named.map(|name| name.to_ascii_uppercase());
+        upper.filter(|name| METHODS.contains(&name.as_str())).collect()
+    };
+    paths.iter().map(|(path, item)| (path.clone(), of(item))).collect()
+}
+
+/// Real names for what stands in braces.
+async fn names(server: &TestServer) -> impl Fn(&str) -> String + use<> {
+    let (run, gate) = server.at_gate().await;
+    let sent = json!({ "text": "hi" });
+    let sent = server.send(post(format!("/v1/runs/{run}/steer"), &sent)).await;
+    let steer = sent.expect(202)["id"].as_str().unwrap().to_owned();
+    let gate = gate["id"].as_str().unwrap().to_owned();
+    move |path: &str| {
+        let id = if path.starts_with("/v1/gates") { &gate } else { &run };
+        let name = match path.split('/').nth(2) {
+            Some("agents") => "tester",
+            _ => "mail",
+        };
+        path.replace("{id}", id)
+            .replace("{steer}", &steer)
+            .replace("{name}", name)
+            .replace("{token}", "none")
+    }
+}
+
+#[tokio::test]
+async fn every_documented_route_is_served_and_no_other_method() {
+    let server = server_with_gate().start().await;
+    let document = server.get_json("/openapi.json").await;
+    let version = document["openapi"].as_str().unwrap();
+    assert!(version.starts_with("3.1"), "{version}");
+    let named = names(&server).await;
+    let mut paths = documented(&document);
+    assert!(paths.len() > 20, "{paths:?}");
+    for page in PAGES {
+        let get = ["GET".to_owned()].into_iter();
+        let posts = (page == "/a/{token}").then(|| "POST".to_owned());
+        paths.insert(page.to_owned(), get.chain(posts).collect());
+    }
+    for (path, taken) in paths {
+        for method in METHODS {
+            let asked = request(method, named(&path));
+            if path == "/v1/events/stream" && method == "GET" {
+                SseClient::open(&server, asked).await;
+                continue;
+            }
+            let answer = server.send(asked).await;
+            let what = format!("{method} {path}: {} {}", answer.status, answer.text());
+            if taken.contains(method) {
+                let code = match answer.header("content-type") {
+                    Some("application/problem+json") => answer.problem(),
+                    _ => String::new(),
+                };
+                assert!(!["not_found", "method_not_allowed"].contains(&&*code), "{what}");
+                continue;
+            }
+            assert_eq!(answer.status, 405, "{what}");
+            assert_eq!(answer.problem(), "method_not_allowed");
+            let allow = answer.header("allow").unwrap_or_default();
+            let allow: BTreeSet<String> = allow.split(',').map(|one| one.trim().into()).collect();
+            let mut wanted = taken.clone();
+            if taken.contains("GET") {
+                wanted.insert("HEAD".to_owned());
+            }
+            assert_eq!(allow, wanted, "{what}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_path_is_reported_as_such() {
+    let server = server_with_gate().open().await;
+    for path in ["/v1", "/v2/runs", "/v1/runs/", "//v1/runs", "/docs2", "/a/", "/v1/runs/x/y"] {
+        let answer = server.send(get(path)).await;
+        assert_eq!((answer.status, &*answer.problem()), (404, "not_found"), "{path}");
+        // Whoever has no key does not even learn that.
+        assert_eq!(server.send(get(path).without_key()).await.status, 401, "{path}");
+    }
+    let star = server.send(request("OPTIONS", "*")).await;
+    assert_eq!(star.status, 404);
+}
+
+fn sources(folder: &Path, into: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => sources(&path, into),
+            false => {
+                let name = path.file_name().unwrap().to_string_lossy().into_owned();
+                into.push((name, fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_route_but_the_pages_is_in_the_openapi_document() {
+    let mut files = Vec::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    sources(&source, &mut files);
+    // What is described, what is not, and no third way.
+    let ways = [
+        (".routes(", Some("api_router.rs")),
+        (".route(", Some("routes.rs")),
+        (".nest(", None),
+        (".merge(", None),
+    ];
+    for (name, text) in &files {
+        for (word, home) in ways {
+            assert_eq!(text.contains(word), home == Some(name), "{name} {word}");
+        }
+    }
+    let routes = files.iter().find(|(name, _)| name == "routes.rs").unwrap();
+    let plain: Vec<&str> =
+        routes.1.split(".route(\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    assert_eq!(plain, PAGES);
+}
+
+#[test]
+fn the_openapi_document_lists_every_response() {
+    let document = serde_json::to_value(longhaul_server::document()).unwrap();
+    let mut ids = BTreeSet::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let Some(id) = operation["operationId"].as_str() else {
+                continue;
+            };
+            assert!(ids.insert(id.to_owned()), "{id} twice");
+            let problem = &operation["responses"]["default"]["content"];
+            assert!(problem["application/problem+json"].is_object(), "{method} {path}");
+        }
+    }
+    // Every reference leads somewhere.
+    let text = document.to_string();
+    for rest in text.split("\"#/components/schemas/").skip(1) {
+        let name = rest.split('"').next().unwrap();
+        let found = &document["components"]["schemas"][name];
+        assert!(found.is_object(), "{name} is not described");
+    }
+}

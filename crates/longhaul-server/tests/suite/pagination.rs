@@ -1,0 +1,120 @@
+//! Lists in parts: nothing twice and nothing left out, also when things are
+//! added between the parts.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::suite::harness::client::post;
+use crate::suite::harness::{TestServer, server_with, server_with_gate, task};
+
+/// Reads a list part by part, and adds something between any two.
+async fn list_all_pages<F: AsyncFn()>(
+    server: &TestServer,
+    path: &str,
+    name: &str,
+    add: F,
+) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page = server.get_json(format!("{path}limit=3{after}")).await;
+        let data = page["data"].as_array().unwrap();
+        assert!(data.len() <= 3, "{page}");
+        all.extend(data.iter().map(|thing| text(&thing[name])));
+        match page["next"].as_str() {
+            None => return all,
+            Some(next) => after = format!("&after={next}"),
+        }
+        add().await;
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn check_once(all: &[String], wanted: &[String]) {
+    let seen: BTreeSet<&String> = all.iter().collect();
+    assert_eq!(seen.len(), all.len(), "twice: {all:?}");
+    for one in wanted {
+        assert!(seen.contains(one), "{one} is left out of {all:?}");
+    }
+}
+
+#[tokio::test]
+async fn runs_are_listed_once_while_others_are_added() {
+    let server = server_with([]).open().await;
+    let mut runs = Vec::new();
+    for _ in 0..10 {
+        runs.push(server.submit().await);
+    }
+    for path in ["/v1/runs?", "/v1/runs?brief=true&", "/v1/runs?status=pending&agent=tester&"] {
+        let all = list_all_pages(&server, path, "id", async || drop(server.submit().await)).await;
+        check_once(&all, &runs);
+        let mut sorted = all.clone();
+        sorted.sort_unstable_by(|one, two| two.cmp(one));
+        assert_eq!(all, sorted, "the newest first");
+    }
+    let whole = server.get_json("/v1/runs?limit=10").await;
+    assert_ne!(whole["next"], Value::Null);
+}
+
+#[tokio::test]
+async fn gates_are_listed_once_while_others_are_raised() {
+    let server = server_with_gate().start().await;
+    let mut gates = Vec::new();
+    for _ in 0..7 {
+        gates.push(text(&server.at_gate().await.1["id"]));
+    }
+    for path in ["/v1/gates?", "/v1/gates?status=open&"] {
+        let all = list_all_pages(&server, path, "id", async || drop(server.at_gate().await)).await;
+        check_once(&all, &gates);
+    }
+}
+
+#[tokio::test]
+async fn lanes_are_listed_once_while_others_are_filled() {
+    let server = server_with([]).open().await;
+    let fill = async |lane: &str| {
+        let mut body = task();
+        body["lane"] = json!(lane);
+        server.send(post("/v1/runs", &body)).await.expect(201);
+    };
+    // Names that must be written with care in an address.
+    let lanes = ["a", "b", "b:1", "c-d", "e.f", "g_h", "m", "z"].map(str::to_owned);
+    for lane in &lanes {
+        fill(lane).await;
+    }
+    let all = list_all_pages(&server, "/v1/lanes?", "lane", async || {
+        fill("aa").await;
+        fill("y").await;
+    })
+    .await;
+    check_once(&all, &lanes);
+    assert!(all.is_sorted(), "{all:?}");
+}
+
+#[tokio::test]
+async fn events_are_read_once_while_others_are_written() {
+    let server = server_with([]).open().await;
+    let run = server.submit().await;
+    let steer = async || {
+        let sent = post(format!("/v1/runs/{run}/steer"), &json!({ "text": "x" }));
+        server.send(sent).await.expect(202);
+    };
+    for _ in 0..8 {
+        steer().await;
+    }
+    let rounds = std::cell::Cell::new(0);
+    let add = async || {
+        // It would never end if every part made another.
+        rounds.set(rounds.get() + 1);
+        if rounds.get() < 4 {
+            steer().await;
+        }
+    };
+    let all = list_all_pages(&server, &format!("/v1/runs/{run}/events?"), "seq", add).await;
+    let wanted: Vec<String> = (1..=12).map(|seq: u32| seq.to_string()).collect();
+    assert_eq!(all, wanted);
+}

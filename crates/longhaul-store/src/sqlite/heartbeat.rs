@@ -1,0 +1,142 @@
+//! Signs of life, and freeing the runs of workers that give none.
+//!
+//! Never: takes a run from a worker because we ourselves were away. Whoever was
+//! silent can't tell the silent from the dead until it has been in touch for a ttl.
+//!
+//! A heartbeat from the future was written before the wall clock was set back. More
+//! than a ttl ahead it is as stale as one that is too old.
+
+use longhaul_core::id::{RunId, Seq, WorkerId};
+use longhaul_core::port::records::WorkerRow;
+use longhaul_core::port::store::{Heartbeat, HeartbeatAck, WorkerLiveness};
+use longhaul_core::time::{Millis, Timestamp};
+use rusqlite::{Result, params};
+
+use crate::sqlite::column::{LEASED, READY, get_u64, int, liveness, liveness_code, time};
+use crate::sqlite::command::CommandOutcome;
+use crate::sqlite::error::CommandError;
+use crate::sqlite::tx::Tx;
+
+/// So long at most is a ttl counted as: longer ones would not fit a column.
+const TTL_MAX: Millis = Millis(1 << 40);
+
+/// Notes a sign of life and, after one ttl in touch, frees the runs of the dead.
+pub(crate) fn heartbeat(
+    tx: &Tx<'_>,
+    beat: &Heartbeat,
+) -> Result<CommandOutcome<HeartbeatAck>, CommandError> {
+    let ttl = beat.ttl.min(TTL_MAX);
+    let before = WorkerState::load(tx, beat.worker)?;
+    let answer = |standing, reaped| HeartbeatAck { liveness: standing, reaped, now: tx.now };
+    if before.as_ref().is_some_and(|before| before.liveness == WorkerLiveness::Dead) {
+        return Ok(CommandOutcome::Silent(answer(WorkerLiveness::Dead, 0)));
+    }
+    let is_new = before.is_none();
+    let connected_since = before
+        .filter(|before| before.heartbeat_at.is_within(before.ttl, tx.now))
+        .map_or(tx.now, |before| before.connected_since);
+    let standing = if beat.draining { WorkerLiveness::Draining } else { WorkerLiveness::Live };
+    tx.run(
+        "INSERT INTO worker (id, host, build, liveness, ttl_ms, heartbeat_at, connected_since)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+         ON CONFLICT (id) DO UPDATE
+            SET host = excluded.host, build = excluded.build, liveness = excluded.liveness,
+                ttl_ms = excluded.ttl_ms, heartbeat_at = excluded.heartbeat_at,
+                connected_since = excluded.connected_since",
+        params![
+            beat.worker.bytes(),
+            beat.host,
+            beat.build,
+            liveness_code(standing),
+            int(ttl.0),
+            tx.now_micros(),
+            connected_since.as_micros()
+        ],
+    )?;
+    let may_reap = connected_since.plus(ttl) <= tx.now;
+    let reaped = if may_reap { reap(tx)? } else { 0 };
+    let renewed = answer(standing, reaped);
+    Ok(if is_new || reaped > 0 {
+        CommandOutcome::Changed(renewed)
+    } else {
+        CommandOutcome::Silent(renewed)
+    })
+}
+
+/// Buries the silent and frees what the dead held. Can be said again and again.
+fn reap(tx: &Tx<'_>) -> Result<usize> {
+    let dead = liveness_code(WorkerLiveness::Dead);
+    tx.run(
+        "UPDATE worker SET liveness = ?1
+          WHERE liveness <> ?1 AND abs(heartbeat_at - ?2) > ttl_ms * 1000",
+        params![dead, tx.now_micros()],
+    )?;
+    tx.run(
+        "INSERT OR IGNORE INTO ready (inbox, rank, sort_key, run, kind)
+         SELECT r.inbox, -r.priority, 0, r.id, r.kind
+           FROM run_head h JOIN run r ON r.id = h.run
+          WHERE h.state = ?1 AND h.worker IS NOT NULL
+            AND h.worker NOT IN (SELECT id FROM worker WHERE liveness <> ?2)",
+        params![LEASED, dead],
+    )?;
+    tx.run(
+        "UPDATE run_head SET state = ?3, worker = NULL
+          WHERE state = ?1 AND worker IS NOT NULL
+            AND worker NOT IN (SELECT id FROM worker WHERE liveness <> ?2)",
+        params![LEASED, dead, READY],
+    )
+}
+
+struct WorkerState {
+    liveness: WorkerLiveness,
+    ttl: Millis,
+    heartbeat_at: Timestamp,
+    connected_since: Timestamp,
+}
+
+impl WorkerState {
+    fn load(tx: &Tx<'_>, worker: WorkerId) -> Result<Option<Self>> {
+        tx.one(
+            "SELECT liveness, ttl_ms, heartbeat_at, connected_since FROM worker WHERE id = ?1",
+            params![worker.bytes()],
+            |row| {
+                Ok(Self {
+                    liveness: liveness(row, 0)?,
+                    ttl: Millis(get_u64(row, 1)?),
+                    heartbeat_at: time(row, 2)?,
+                    connected_since: time(row, 3)?,
+                })
+            },
+        )
+    }
+}
+
+/// The runs in a worker's hands.
+pub(crate) fn claimed_runs(tx: &Tx<'_>, worker: WorkerId) -> Result<Vec<(RunId, Seq)>> {
+    tx.all(
+        "SELECT run, last_seq FROM run_head WHERE worker = ?1 AND state = ?2 ORDER BY run",
+        params![worker.bytes(), LEASED],
+        |row| Ok((RunId::from_bytes(row.get(0)?), Seq(get_u64(row, 1)?))),
+    )
+}
+
+/// The workers that are known.
+pub(crate) fn workers(tx: &Tx<'_>) -> Result<Vec<WorkerRow>> {
+    tx.all(
+        "SELECT w.id, w.host, w.build, w.liveness, w.heartbeat_at, w.ttl_ms,
+                (SELECT count(*) FROM run_head h WHERE h.worker = w.id AND h.state = ?1)
+           FROM worker w ORDER BY w.id",
+        params![LEASED],
+        |row| {
+            Ok(WorkerRow {
+                worker: WorkerId::from_bytes(row.get(0)?),
+                host: row.get(1)?,
+                build: row.get(2)?,
+                liveness: liveness(row, 3)?,
+                heartbeat_at: time(row, 4)?,
+                ttl: Millis(get_u64(row, 5)?),
+                runs: get_u64(row, 6)?,
+            })
+        },
+    )
+}

@@ -1,0 +1,172 @@
+//! Keys and what they gave out, in a file that several processes share.
+
+use std::sync::Arc;
+
+use longhaul_core::access::Role as May;
+use longhaul_core::id::KeyName;
+use longhaul_core::port::auth::{
+    AuthStore, IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRef, NewKey, NewToken,
+    StoredResponse, TokenKind,
+};
+use longhaul_core::raw::Hash;
+use longhaul_core::time::Millis;
+use longhaul_store::{OpenMode, SqliteStore};
+use tokio::task::JoinSet;
+
+use super::harness::{StoreDir, connect};
+
+const ROUNDS: usize = 50;
+
+/// The driver of a file and somebody who came in beside it.
+fn driver_and_outsider(folder: &StoreDir) -> [Arc<SqliteStore>; 2] {
+    let driver = folder.drive();
+    let outsider = folder.open(OpenMode::Outsider).unwrap();
+    [Arc::new(driver), Arc::new(outsider)]
+}
+
+pub(crate) fn new_key(name: &str) -> NewKey {
+    NewKey {
+        name: KeyName::new(name).unwrap(),
+        role: May::Admin,
+        hash: Hash::digest(name.as_bytes()),
+        ttl: None,
+        by: "cli:root".to_owned(),
+        request: None,
+    }
+}
+
+fn ticket(name: &str) -> NewToken {
+    NewToken {
+        kind: TokenKind::Ticket,
+        hash: Hash::digest(name.as_bytes()),
+        issuer: KeyRef::Local,
+        ttl: Millis(50),
+    }
+}
+
+/// How many of all the sides that do the same at once succeed.
+async fn race<R>(stores: &[Arc<SqliteStore>; 2], side: impl Fn(Arc<SqliteStore>) -> R) -> usize
+where
+    R: Future<Output = bool> + Send + 'static,
+{
+    let mut sides = JoinSet::new();
+    for store in stores.iter().chain(stores) {
+        sides.spawn(side(Arc::clone(store)));
+    }
+    let done = sides.join_all().await;
+    done.into_iter().filter(|won| *won).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_two_processes_consumes_a_token() {
+    let folder = StoreDir::new();
+    let stores = driver_and_outsider(&folder);
+    for round in 0..ROUNDS {
+        let pass = ticket(&format!("t{round}"));
+        stores[round % 2].add_token(pass.clone()).await.unwrap();
+        let spends = |store: Arc<SqliteStore>| async move {
+            let spent = store.consume_token(TokenKind::Ticket, pass.hash).await;
+            spent.unwrap().is_some()
+        };
+        assert_eq!(race(&stores, spends).await, 1, "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_two_processes_begins_a_request() {
+    let folder = StoreDir::new();
+    let stores = driver_and_outsider(&folder);
+    for round in 0..ROUNDS {
+        let of = IdempotencyKey { principal: "key:ops".to_owned(), key: format!("k{round}") };
+        let ask = IdempotencyRequest {
+            key: of.clone(),
+            body_hash: Hash::digest(b"body"),
+            ttl: Millis(1_000),
+            lease: Millis(100),
+        };
+        let begins = |store: Arc<SqliteStore>| {
+            let ask = ask.clone();
+            async move { store.begin_request(ask).await.unwrap() == IdempotencyState::Acquired }
+        };
+        assert_eq!(race(&stores, begins).await, 1, "round {round}");
+        let reply = StoredResponse { status: 201, location: None, body: b"done".to_vec() };
+        stores[0].complete_request(of, reply.clone()).await.unwrap();
+        let heard = stores[1].begin_request(ask).await.unwrap();
+        assert_eq!(heard, IdempotencyState::Completed(reply));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_of_two_processes_creates_a_key_of_a_name() {
+    let folder = StoreDir::new();
+    let stores = driver_and_outsider(&folder);
+    for round in 0..ROUNDS {
+        let secrets = std::sync::atomic::AtomicUsize::new(0);
+        let adds = |store: Arc<SqliteStore>| {
+            let side = secrets.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let key = NewKey {
+                hash: Hash::digest(format!("{round} {side}").as_bytes()),
+                ..new_key(&format!("n{round}"))
+            };
+            async move { store.add_key(key).await.unwrap() }
+        };
+        assert_eq!(race(&stores, adds).await, 1, "round {round}");
+    }
+    assert_eq!(stores[0].keys().await.unwrap().len(), ROUNDS);
+}
+
+#[tokio::test]
+async fn expired_tokens_are_removed_when_new_ones_are_added() {
+    let folder = StoreDir::new();
+    let store = folder.drive();
+    let conn = connect(&folder.file());
+    let count = || -> i64 {
+        let sql = "SELECT count(*) FROM token";
+        conn.query_row(sql, (), |row| row.get(0)).unwrap()
+    };
+    for number in 0..150 {
+        store.add_token(ticket(&format!("old {number}"))).await.unwrap();
+    }
+    assert_eq!(count(), 150);
+    folder.clock.advance(Millis(50));
+    for (name, left) in [("a", 51), ("b", 2), ("c", 3)] {
+        store.add_token(ticket(name)).await.unwrap();
+        assert_eq!(count(), left, "a bite at a time");
+    }
+}
+
+#[tokio::test]
+async fn the_last_use_of_a_key_is_written_rarely() {
+    let folder = StoreDir::new();
+    let store = folder.drive();
+    let key = new_key("ops");
+    store.add_key(key.clone()).await.unwrap();
+    let conn = connect(&folder.file());
+    let version =
+        || -> i64 { conn.pragma_query_value(None, "data_version", |row| row.get(0)).unwrap() };
+    let touched = async |span| {
+        folder.clock.advance(span);
+        let before = version();
+        store.touch_key(key.hash).await.unwrap();
+        version() != before
+    };
+    let minutes = |count: u64| Millis::from_secs(count * 60);
+    for (span, is_written) in [
+        (Millis::ZERO, true),
+        (Millis::ZERO, false),
+        (minutes(5), false),
+        (Millis(1), true),
+        (minutes(4), false),
+    ] {
+        assert_eq!(touched(span).await, is_written, "after {span:?}");
+    }
+}
+
+#[tokio::test]
+async fn changes_of_keys_and_tokens_do_not_notify_workers() {
+    let folder = StoreDir::new();
+    let store = folder.drive();
+    store.add_key(new_key("ops")).await.unwrap();
+    store.add_token(ticket("t")).await.unwrap();
+    assert_eq!(store.commits(), 0);
+}

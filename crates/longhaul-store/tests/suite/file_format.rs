@@ -1,0 +1,221 @@
+//! What a file of ours looks like from outside.
+
+use longhaul_core::change::{Batch, Blob, Change, GateTransition, GateUpdate};
+use longhaul_core::event::Event;
+use longhaul_core::event::environment::ProgressReported;
+use longhaul_core::id::Seq;
+use longhaul_core::port::auth::LinkRow;
+use longhaul_core::port::store::{Appended, ReadRequest, Refused};
+use longhaul_core::time::Millis;
+use longhaul_testkit::conformance::store::batches::{
+    BatchExt as _, close_gate, end_batch, events_batch, gate_spec, progress, raise_gate_batch,
+};
+use tokio::task::JoinSet;
+
+use super::harness::{StoreDir, connect};
+
+#[test]
+fn a_new_file_has_the_right_pragmas() {
+    let folder = StoreDir::new();
+    let store = folder.drive();
+    let conn = connect(&folder.file());
+    let pragma = |name: &str| -> String {
+        let sql = format!("SELECT CAST((SELECT * FROM pragma_{name}) AS TEXT)");
+        conn.query_row(&sql, (), |row| row.get(0)).unwrap()
+    };
+    let found = ["page_size", "auto_vacuum", "journal_mode", "application_id", "user_version"];
+    let mark = i32::from_be_bytes(*b"Lhul").to_string();
+    assert_eq!(found.map(pragma), ["8192", "2", "wal", mark.as_str(), "1"]);
+    drop(store);
+}
+
+#[test]
+fn every_table_is_strict_and_only_narrow_ones_lack_a_rowid() {
+    let folder = StoreDir::new();
+    drop(folder.drive());
+    let conn = connect(&folder.file());
+    let tables = |condition: &str| -> Vec<String> {
+        let sql = format!(
+            "SELECT name FROM pragma_table_list
+              WHERE schema = 'main' AND type = 'table' AND name NOT LIKE 'sqlite_%'
+                AND {condition} ORDER BY name"
+        );
+        let mut statement = conn.prepare(&sql).unwrap();
+        let names = statement.query_map((), |row| row.get(0)).unwrap();
+        names.collect::<Result<_, _>>().unwrap()
+    };
+    assert_eq!(tables("strict = 0"), [""; 0]);
+    assert_eq!(tables("wr = 1"), ["lane", "ready", "run_head", "sandbox_slot", "timer"]);
+}
+
+#[tokio::test]
+async fn long_bodies_are_stored_once_by_hash() {
+    let folder = StoreDir::new();
+    let world = folder.fixture(folder.drive());
+    let mut held = world.open_and_claim(|_| {}).await;
+    let says_so = |length: usize| {
+        Event::ProgressReported(ProgressReported {
+            percent: 1,
+            message: "long ".repeat(length / 5),
+        })
+    };
+    let (short, long) = (says_so(8_000), says_so(20_000));
+    held.append_ok(events_batch([short.clone(), long.clone(), long.clone()])).await;
+    let page = world.harness.store.read(ReadRequest { run: held.run, after: Seq(2), limit: 10 });
+    let entries = page.await.unwrap().entries;
+    let read: Vec<&Event> = entries.iter().map(|entry| &entry.event).collect();
+    assert_eq!(read, [&short, &long, &long]);
+    let conn = connect(&folder.file());
+    let count = |sql: &str| -> i64 { conn.query_row(sql, (), |row| row.get(0)).unwrap() };
+    assert_eq!(count("SELECT count(*) FROM blob"), 1);
+    assert_eq!(count("SELECT count(*) FROM journal WHERE blob IS NOT NULL"), 2);
+    assert_eq!(count("SELECT max(length(body)) > 8192 FROM journal"), 0);
+    // A repeat is known by its content, wherever that stands.
+    let mut late = held.clone();
+    late.last = Seq(2);
+    late.append_ok(events_batch([short, long.clone(), long])).await;
+    assert_eq!(world.row(held.run).await.last_seq, Seq(5));
+}
+
+#[tokio::test]
+async fn pruning_removes_every_row_of_a_run() {
+    let folder = StoreDir::new();
+    let world = folder.fixture(folder.drive());
+    let mut held = world.open_and_claim(|_| {}).await;
+    let blob = Blob::new(b"content".to_vec());
+    let hash = blob.hash();
+    held.change(Change::PutBlob(blob)).await;
+    let gate = world.ids.gate();
+    held.append_ok(raise_gate_batch(gate_spec(gate))).await;
+    let link = LinkRow {
+        hash,
+        gate,
+        digest: None,
+        recipient: "anna".to_owned(),
+        by: "key:ops".to_owned(),
+    };
+    world.harness.auth.add_link(link).await.unwrap();
+    held.append_ok(end_batch().with_change(close_gate(gate, GateTransition::Withdrawn))).await;
+    // Whoever was written to last is not forgotten.
+    world.open(|_| {}).await;
+    let prune = async || {
+        world.advance(Millis::from_secs(60));
+        let ask = longhaul_core::port::store::PruneRequest {
+            runs_older_than: Millis::from_secs(90),
+            blobs_older_than: Millis::from_secs(1),
+            limit: 10,
+        };
+        let pruned = world.harness.store.prune(ask).await.unwrap();
+        (pruned.runs, pruned.blobs)
+    };
+    assert_eq!(prune().await, (0, 0));
+    assert!(world.harness.records.blob(hash).await.unwrap().is_some());
+    assert!(names(&folder, &held.run.bytes()).len() > 4);
+    assert_eq!(names(&folder, &gate.bytes()), ["gate.id", "gate_link.gate"]);
+    assert_eq!(prune().await, (1, 1));
+    assert!(world.harness.records.blob(hash).await.unwrap().is_none());
+    for gone in [&held.run.bytes()[..], &gate.bytes(), hash.bytes()] {
+        assert_eq!(names(&folder, gone), [""; 0]);
+    }
+}
+
+/// The columns in which these bytes stand, in any table.
+fn names(folder: &StoreDir, bytes: &[u8]) -> Vec<String> {
+    let conn = connect(&folder.file());
+    let mut columns = conn
+        .prepare(
+            "SELECT t.name, c.name FROM pragma_table_list t, pragma_table_info(t.name) c
+              WHERE t.schema = 'main' AND c.type = 'BLOB' ORDER BY 1, 2",
+        )
+        .unwrap();
+    let columns = columns.query_map((), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    let columns: Vec<(String, String)> = columns.collect::<Result<_, _>>().unwrap();
+    let holds = |(table, column): &(String, String)| -> bool {
+        let sql = format!("SELECT count(*) > 0 FROM {table} WHERE {column} = ?1");
+        conn.query_row(&sql, [bytes], |row| row.get(0)).unwrap()
+    };
+    let found = columns.iter().filter(|column| holds(column));
+    found.map(|(table, column)| format!("{table}.{column}")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_drivers_and_readers_leave_no_gap() {
+    const RUNS: usize = 64;
+    const FACTS: u8 = 20;
+    let folder = StoreDir::new();
+    let world = folder.fixture(folder.drive());
+    let runs = (0..RUNS).map(|_| world.new_run(|_| {})).collect();
+    world.open_runs(runs).await;
+    let worker = world.worker().await;
+    let mut crew = JoinSet::new();
+    for _ in 0..RUNS {
+        let mut held = world.claim_one(worker).await;
+        crew.spawn(async move {
+            for percent in 0..FACTS {
+                let batch: Batch = events_batch([progress(percent)]);
+                held.append_ok(batch).await;
+                let seen = held.fixture.row(held.run).await.last_seq;
+                assert_eq!(seen, held.last, "a driver reads what it wrote");
+            }
+            let entries = held.fixture.journal(held.run).await.len();
+            assert_eq!(entries, usize::from(FACTS) + 2);
+        });
+    }
+    crew.join_all().await;
+    world.assert_consistent().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_append_does_not_affect_its_commit_group() {
+    let folder = StoreDir::new();
+    let world = folder.fixture(folder.drive());
+    let runs = (0..32).map(|_| world.new_run(|_| {})).collect();
+    world.open_runs(runs).await;
+    let worker = world.worker().await;
+    let mut crew = JoinSet::new();
+    for number in 0..32 {
+        let mut held = world.claim_one(worker).await;
+        crew.spawn(async move {
+            let withdrawn =
+                GateUpdate { gate: held.fixture.ids.gate(), transition: GateTransition::Withdrawn };
+            for _ in 0..20 {
+                if number % 4 == 0 {
+                    // The gate is looked for when the head has moved already.
+                    let told = held.change(Change::UpdateGate(withdrawn.clone())).await;
+                    assert_eq!(told, Appended::Refused(Refused::GateNotFound));
+                } else {
+                    held.append_ok(events_batch([progress(1)])).await;
+                }
+            }
+            let expected = if number % 4 == 0 { 2 } else { 22 };
+            assert_eq!(held.fixture.journal(held.run).await.len(), expected);
+        });
+    }
+    crew.join_all().await;
+    world.assert_consistent().await;
+}
+
+#[test]
+fn the_benchmark_uses_the_given_stopwatch() {
+    use longhaul_store::bench::{BareInsertOptions, measure_bare_inserts, measure_sync};
+    let folder = StoreDir::new();
+    let ticks = std::sync::atomic::AtomicU64::new(0);
+    let stopwatch = || ticks.fetch_add(1_000, std::sync::atomic::Ordering::Relaxed);
+    let spans = measure_sync(folder.dir.path(), 3, &stopwatch).unwrap();
+    assert_eq!((spans.percentile(50), spans.percentile(100)), (1_000, 1_000));
+    let ask = BareInsertOptions {
+        file: folder.file(),
+        runs: 4,
+        events: 50,
+        body_bytes: 100,
+        per_commit: 16,
+    };
+    let rate = measure_bare_inserts(&ask, &stopwatch).unwrap();
+    assert_eq!((rate.events, rate.commits, rate.nanos), (50, 4, 1_000));
+    let conn = connect(&folder.file());
+    let sql =
+        "SELECT count(*), sum(last) FROM journal, (SELECT sum(last_seq) AS last FROM run_head)";
+    let (lines, _): (i64, i64) =
+        conn.query_row(sql, (), |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+    assert_eq!(lines, 50);
+}

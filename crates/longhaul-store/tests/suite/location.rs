@@ -1,0 +1,130 @@
+//! Where a store is: names that mean something else elsewhere, links, and who
+//! may read what is written.
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+
+use longhaul_core::port::store::StoreError;
+use longhaul_store::{OpenMode, StoreOptions, open};
+use longhaul_testkit::conformance::store::batches::{events_batch, progress};
+
+use super::harness::{StoreDir, connect, options};
+
+fn names(folder: &Path) -> Vec<String> {
+    let name = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.unwrap().file_name().to_string_lossy().into_owned()
+    };
+    let mut names: Vec<String> = std::fs::read_dir(folder).unwrap().map(name).collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn a_store_file_is_private_to_its_owner() {
+    let folder = StoreDir::new();
+    let home = folder.dir.path().join("new/home");
+    let store = open(options(&home.join("longhaul.db"), OpenMode::Driver, &folder.clock));
+    let world = folder.fixture(store.unwrap());
+    let mut held = world.open_and_claim(|_| {}).await;
+    held.append_ok(events_batch([progress(1)])).await;
+    let expected = ["driver.lock", "longhaul.db", "longhaul.db-shm", "longhaul.db-wal"];
+    assert_eq!(names(&home), expected);
+    for folder in [home.as_path(), home.parent().unwrap()] {
+        let mode = std::fs::metadata(folder).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{}", folder.display());
+    }
+    for name in expected {
+        let mode = std::fs::metadata(home.join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[test]
+fn the_mode_of_an_existing_file_is_kept() {
+    let folder = StoreDir::new();
+    drop(folder.drive());
+    let shared = std::fs::Permissions::from_mode(0o640);
+    std::fs::set_permissions(folder.file(), shared).unwrap();
+    drop(folder.drive());
+    let mode = std::fs::metadata(folder.file()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o640);
+}
+
+/// A second name in another folder has another lock beside it.
+#[test]
+fn a_symlink_does_not_admit_a_second_driver() {
+    let folder = StoreDir::new();
+    let elsewhere = StoreDir::new();
+    // One link is made before the file that it names, the other after it.
+    symlink(folder.file(), elsewhere.file()).unwrap();
+    let first = elsewhere.drive();
+    assert_eq!(names(elsewhere.dir.path()), ["longhaul.db"]);
+    for again in [&folder, &elsewhere] {
+        let refused = again.open(OpenMode::Driver).unwrap_err();
+        assert!(matches!(refused, StoreError::AlreadyDriven { .. }), "{refused}");
+    }
+    drop(first);
+    let other = elsewhere.dir.path().join("other.db");
+    symlink("longhaul.db", &other).unwrap();
+    let _first = folder.drive();
+    let refused = open(options(&other, OpenMode::Driver, &folder.clock)).unwrap_err();
+    assert!(matches!(refused, StoreError::AlreadyDriven { .. }), "{refused}");
+}
+
+#[test]
+fn a_symlink_cycle_is_rejected() {
+    let folder = StoreDir::new();
+    symlink("longhaul.db", folder.file()).unwrap();
+    folder.open(OpenMode::Outsider).unwrap_err();
+}
+
+/// A folder may come from a stranger; a link in the lock's place would have us
+/// empty whatever file it names.
+#[test]
+fn a_symlink_instead_of_the_lock_file_is_not_followed() {
+    let folder = StoreDir::new();
+    let precious = folder.dir.path().join("precious");
+    std::fs::write(&precious, "mine").unwrap();
+    symlink(&precious, folder.dir.path().join("driver.lock")).unwrap();
+    folder.open(OpenMode::Driver).unwrap_err();
+    assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
+}
+
+#[test]
+fn special_files_are_rejected_without_blocking() {
+    let folder = StoreDir::new();
+    let made = std::process::Command::new("mkfifo").arg(folder.file()).status();
+    assert!(made.unwrap().success());
+    let refused = folder.open(OpenMode::Outsider).unwrap_err().to_string();
+    assert!(refused.contains("no regular file"), "{refused}");
+}
+
+/// SQLite reads a name that begins with `file:` as an address of its own, with
+/// another file behind it and options after it.
+#[test]
+fn file_names_are_never_parsed_as_urls_or_sql() {
+    for name in [
+        "a b.db",
+        "a?mode=memory",
+        "a%20b#c.db",
+        "'; DROP TABLE run; --",
+        "file:a.db?mode=memory",
+        "ü 文.db",
+    ] {
+        let folder = StoreDir::new();
+        let file = folder.dir.path().join(name);
+        drop(open(options(&file, OpenMode::Driver, &folder.clock)).unwrap());
+        let mut expected = ["driver.lock", name];
+        expected.sort_unstable();
+        assert_eq!(names(folder.dir.path()), expected);
+    }
+    let folder = StoreDir::new();
+    let victim = folder.dir.path().join("victim.db");
+    connect(&victim).execute_batch("CREATE TABLE mine (a)").unwrap();
+    let before = std::fs::read(&victim).unwrap();
+    let url = format!("sqlite:file:{}", victim.display());
+    let clock = std::sync::Arc::new(folder.clock);
+    let refused = open(StoreOptions::new(url, OpenMode::Outsider, clock)).unwrap_err();
+    assert!(matches!(refused, StoreError::InvalidUrl { .. }), "{refused}");
+    assert_eq!(std::fs::read(&victim).unwrap(), before);
+}

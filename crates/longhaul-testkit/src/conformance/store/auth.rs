@@ -1,0 +1,428 @@
+//! Keys and what they gave out: passes, links, and answers that are kept.
+//!
+//! Never: what a role may do; the store does not know.
+
+use tokio::task::JoinSet;
+
+use longhaul_core::access::Role;
+use longhaul_core::change::GateTransition;
+use longhaul_core::id::KeyName;
+use longhaul_core::port::auth::{
+    IdempotencyKey, IdempotencyRequest, IdempotencyState, KeyRef, KeyRow, LinkRow, NewKey,
+    NewToken, StoredResponse, TokenKind, TokenRow,
+};
+use longhaul_core::port::store::PruneRequest;
+use longhaul_core::raw::Hash;
+use longhaul_core::time::{Clock as _, Millis};
+
+use crate::conformance::store::batches::{
+    BatchExt as _, close_gate, end_batch, gate_spec, raise_gate_batch,
+};
+use crate::conformance::store::fixture::StoreFixture;
+
+/// The spans of every request in the checks.
+pub(super) const RETENTION: Millis = Millis(1_000);
+pub(super) const LEASE: Millis = Millis(100);
+/// So long a noted use of a key is good enough.
+const LAST_USED_PRECISION: Millis = Millis::from_secs(5 * 60);
+
+/// A key comes back as it was taken in, with the store's times.
+pub async fn a_key_is_found_by_its_hash(world: StoreFixture) {
+    let ring = &world.harness.auth;
+    let mut expected = Vec::new();
+    for (name, role, span) in
+        [("ops", Role::Operator, None), ("anna", Role::Approver, Some(Millis(50)))]
+    {
+        world.advance(Millis(7));
+        let now = world.harness.clock.now();
+        assert!(add_key(&world, name, span, role).await);
+        expected.push(KeyRow {
+            name: key_name(name),
+            role,
+            hash: hash(name),
+            by: "cli:root".to_owned(),
+            created_at: now,
+            expires_at: span.map(|span| now.plus(span)),
+            revoked_at: None,
+            last_used_at: None,
+        });
+        let found = ring.key(hash(name)).await.expect("key");
+        assert_eq!(found.as_ref(), expected.last());
+    }
+    assert_eq!(ring.keys().await.expect("keys"), expected);
+    assert_eq!(ring.key(hash("nobody")).await.expect("key"), None);
+}
+
+/// A name belongs to one key until that is revoked, also when it has ended by
+/// itself; the old key is still known.
+pub async fn a_name_is_free_when_its_key_is_revoked(world: StoreFixture) {
+    let ring = &world.harness.auth;
+    let name = key_name("ops");
+    let revoke = async || ring.revoke_key(&name).await.expect("revoke");
+    assert_eq!(revoke().await, None, "there is none");
+    let add = async |secret: &str| {
+        let key = NewKey { hash: hash(secret), ..new_key("ops", Some(Millis(50)), Role::Viewer) };
+        ring.add_key(key).await.expect("add key")
+    };
+    assert!(add("one").await);
+    assert!(!add("two").await);
+    world.advance(Millis(50));
+    assert!(!add("two").await, "it ended by itself and is not revoked");
+    let now = world.harness.clock.now();
+    let revoked = revoke().await.expect("it was there");
+    assert_eq!((revoked.hash, revoked.revoked_at), (hash("one"), Some(now)));
+    assert_eq!(revoke().await, None, "it is revoked already");
+    assert!(add("two").await);
+    let found = ring.key(hash("one")).await.expect("key");
+    assert_eq!(found, Some(revoked));
+    let keys = ring.keys().await.expect("keys");
+    let counting: Vec<_> = keys.iter().map(|key| key.is_valid_at(now)).collect();
+    assert_eq!(counting, [false, true], "{keys:?}");
+}
+
+/// Whoever shows a secret is one key.
+pub async fn a_key_hash_is_unique(world: StoreFixture) {
+    assert!(add_key(&world, "ops", None, Role::Viewer).await);
+    let again = NewKey { name: key_name("other"), ..new_key("ops", None, Role::Admin) };
+    assert!(world.harness.auth.add_key(again).await.is_err());
+    let keys = world.harness.auth.keys().await.expect("keys");
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    // Whoever did not hear the answer and asks again is told that it is there.
+    assert!(!add_key(&world, "ops", None, Role::Viewer).await);
+}
+
+/// The last use of a key is known, but not each.
+pub async fn the_last_use_of_a_key_is_recorded_within_minutes(world: StoreFixture) {
+    let ring = &world.harness.auth;
+    assert!(add_key(&world, "ops", None, Role::Viewer).await);
+    let touch = async |name| {
+        ring.touch_key(hash(name)).await.expect("touch");
+        let found = ring.key(hash("ops")).await.expect("key");
+        found.expect("the key is there").last_used_at
+    };
+    assert_eq!(touch("nobody").await, None);
+    let first = world.harness.clock.now();
+    for span in [Millis::ZERO, Millis(LAST_USED_PRECISION.0 - 1), Millis(1)] {
+        world.advance(span);
+        assert_eq!(touch("ops").await, Some(first));
+    }
+    world.advance(Millis(1));
+    assert_eq!(touch("ops").await, Some(world.harness.clock.now()));
+}
+
+/// A pass is good for one thing, for a while, as often as it is shown.
+pub async fn a_token_is_valid_until_it_expires(world: StoreFixture) {
+    let until = world.harness.clock.now().plus(Millis(50));
+    add_token(&world, TokenKind::Session, "s", KeyRef::Local).await;
+    let expected = TokenRow { issuer: KeyRef::Local, expires_at: until };
+    for _ in 0..2 {
+        let found = find_token(&world, TokenKind::Session, "s").await;
+        assert_eq!(found.as_ref(), Some(&expected));
+        assert_eq!(find_token(&world, TokenKind::Ticket, "s").await, None);
+        assert_eq!(find_token(&world, TokenKind::Session, "t").await, None);
+        world.advance(Millis(24));
+    }
+    world.advance(Millis(2));
+    assert_eq!(find_token(&world, TokenKind::Session, "s").await, None);
+    assert_eq!(consume_token(&world, TokenKind::Session, "s").await, None);
+    // Others that come take the one away that is over, and no other.
+    for name in ["a", "b"] {
+        add_token(&world, TokenKind::Session, name, KeyRef::Local).await;
+    }
+    for (name, is_there) in [("a", true), ("b", true), ("s", false)] {
+        let found = find_token(&world, TokenKind::Session, name).await;
+        assert_eq!(found.is_some(), is_there, "{name}");
+    }
+}
+
+/// A pass that is spent is gone; one of another kind is not touched.
+pub async fn a_token_is_consumed_once(world: StoreFixture) {
+    for kind in [TokenKind::Ticket, TokenKind::Session] {
+        add_token(&world, kind, "t", KeyRef::Local).await;
+    }
+    let whole = find_token(&world, TokenKind::Ticket, "t").await;
+    assert!(whole.is_some());
+    assert_eq!(consume_token(&world, TokenKind::Ticket, "t").await, whole);
+    assert_eq!(consume_token(&world, TokenKind::Ticket, "t").await, None);
+    assert_eq!(find_token(&world, TokenKind::Ticket, "t").await, None);
+    assert_eq!(find_token(&world, TokenKind::Session, "t").await, whole);
+}
+
+/// A pass does not outlive the key that gave it out, however that ended.
+pub async fn tokens_end_with_their_key(world: StoreFixture) {
+    assert!(add_key(&world, "revoked", None, Role::Admin).await);
+    assert!(add_key(&world, "expiring", Some(Millis(20)), Role::Admin).await);
+    assert!(add_key(&world, "good", None, Role::Admin).await);
+    let names = ["revoked", "expiring", "good", "unknown"];
+    let give_all = async || {
+        for name in names {
+            let holder = KeyRef::Key(hash(name));
+            add_token(&world, TokenKind::Session, name, holder.clone()).await;
+            add_token(&world, TokenKind::Ticket, name, holder).await;
+        }
+    };
+    let good = async || {
+        let mut good = Vec::new();
+        for name in names {
+            if let Some(row) = find_token(&world, TokenKind::Session, name).await {
+                assert_eq!(row.issuer, KeyRef::Key(hash(name)));
+                good.push(name);
+            }
+        }
+        good
+    };
+    give_all().await;
+    assert_eq!(good().await, ["revoked", "expiring", "good"]);
+    let name = key_name("revoked");
+    let revoked = world.harness.auth.revoke_key(&name).await.expect("revoke");
+    assert!(revoked.is_some());
+    assert_eq!(good().await, ["expiring", "good"]);
+    world.advance(Millis(20));
+    assert_eq!(good().await, ["good"]);
+    // A request that began before its key ended, and a new key of the same name.
+    give_all().await;
+    let again = NewKey { hash: hash("another secret"), ..new_key("revoked", None, Role::Admin) };
+    assert!(world.harness.auth.add_key(again).await.expect("add key"));
+    assert_eq!(good().await, ["good"]);
+    for name in names {
+        let spent = consume_token(&world, TokenKind::Ticket, name).await;
+        assert_eq!(spent.is_some(), name == "good", "{name}");
+    }
+}
+
+/// A link stands as long as its gate is known.
+pub async fn a_link_is_pruned_with_its_run(world: StoreFixture) {
+    let mut gone = world.open_and_claim(|_| {}).await;
+    let mut kept = world.open_and_claim(|_| {}).await;
+    let [first, second, unknown] = [(); 3].map(|()| world.ids.gate());
+    gone.append_ok(raise_gate_batch(gate_spec(first))).await;
+    kept.append_ok(raise_gate_batch(gate_spec(second))).await;
+    let links = [
+        ("a", first, Some(hash("frozen"))),
+        ("b", first, None),
+        ("c", second, None),
+        ("d", unknown, None),
+    ];
+    let links = links.map(|(name, gate, digest)| LinkRow {
+        hash: hash(name),
+        gate,
+        digest,
+        recipient: format!("{name}@example.org"),
+        by: "key:ops".to_owned(),
+    });
+    for link in &links {
+        // Whoever did not hear the answer says it again.
+        for _ in 0..2 {
+            let added = world.harness.auth.add_link(link.clone()).await;
+            added.expect("add link");
+        }
+    }
+    let found = async || {
+        let mut found = Vec::new();
+        for link in &links {
+            found.extend(world.harness.auth.link(link.hash).await.expect("link"));
+        }
+        found
+    };
+    assert_eq!(found().await, links[..3], "the last one has no gate");
+    gone.append_ok(end_batch().with_change(close_gate(first, GateTransition::Withdrawn))).await;
+    kept.append_ok(end_batch().with_change(close_gate(second, GateTransition::Withdrawn))).await;
+    world.advance(Millis(1));
+    assert_eq!(prune(&world).await.0, 1, "the other was written to last");
+    assert_eq!(found().await, links[2..3]);
+}
+
+/// The same request is done by one, once; what they hear meanwhile and after it.
+pub async fn a_request_counts_once(world: StoreFixture) {
+    let begun = async |principal: &str, body: &str| begin_request(&world, principal, body).await;
+    assert_eq!(begun("anna", "x").await, IdempotencyState::Acquired);
+    for (principal, body, expected) in [
+        ("anna", "x", IdempotencyState::InProgress),
+        ("anna", "y", IdempotencyState::Conflict),
+        ("bert", "y", IdempotencyState::Acquired),
+    ] {
+        assert_eq!(begun(principal, body).await, expected, "{principal} {body}");
+    }
+    complete_request(&world, "anna", response(201)).await;
+    for (principal, body, expected) in [
+        ("anna", "x", IdempotencyState::Completed(response(201))),
+        ("anna", "y", IdempotencyState::Conflict),
+        ("bert", "y", IdempotencyState::InProgress),
+    ] {
+        assert_eq!(begun(principal, body).await, expected, "{principal} {body}");
+    }
+    // What came to nothing may be sent again, also with another body.
+    abort_request(&world, "bert").await;
+    assert_eq!(begun("bert", "z").await, IdempotencyState::Acquired);
+    let bare = StoredResponse { location: None, body: Vec::new(), ..response(204) };
+    complete_request(&world, "bert", bare.clone()).await;
+    assert_eq!(begun("bert", "z").await, IdempotencyState::Completed(bare));
+}
+
+/// Whoever has not answered in time is taken for dead: the next one does it.
+pub async fn a_request_of_a_dead_server_is_taken_over(world: StoreFixture) {
+    for body in ["x", "x", "y"] {
+        assert_eq!(begin_request(&world, "anna", body).await, IdempotencyState::Acquired);
+        world.advance(Millis(LEASE.0 - 1));
+        assert_eq!(begin_request(&world, "anna", body).await, IdempotencyState::InProgress);
+        world.advance(Millis(1));
+    }
+    assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::Acquired);
+    complete_request(&world, "anna", response(200)).await;
+    world.advance(LEASE);
+    let done = IdempotencyState::Completed(response(200));
+    assert_eq!(begin_request(&world, "anna", "y").await, done, "who is done is not dead");
+}
+
+/// An answer that was kept is the one that everybody hears.
+pub async fn a_stored_response_is_final(world: StoreFixture) {
+    // Nothing was begun: there is nothing to keep.
+    complete_request(&world, "anna", response(500)).await;
+    abort_request(&world, "anna").await;
+    assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
+    complete_request(&world, "anna", response(201)).await;
+    // Somebody who was taken for dead comes to an end after all.
+    complete_request(&world, "anna", response(409)).await;
+    abort_request(&world, "anna").await;
+    let done = IdempotencyState::Completed(response(201));
+    assert_eq!(begin_request(&world, "anna", "x").await, done);
+}
+
+/// After its keep a request is as if it had never been, pruned or not.
+pub async fn stored_responses_expire(world: StoreFixture) {
+    for principal in ["anna", "bert"] {
+        assert_eq!(begin_request(&world, principal, "x").await, IdempotencyState::Acquired);
+        complete_request(&world, principal, response(201)).await;
+    }
+    world.advance(Millis(RETENTION.0 - 1));
+    assert_eq!(prune(&world).await, (0, 0));
+    let done = IdempotencyState::Completed(response(201));
+    assert_eq!(begin_request(&world, "anna", "x").await, done);
+    world.advance(Millis(1));
+    assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::Acquired);
+    assert_eq!(prune(&world).await, (0, 1), "the other one");
+    assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::InProgress);
+    assert_eq!(begin_request(&world, "bert", "y").await, IdempotencyState::Acquired);
+}
+
+/// Of many who spend one pass at once one gets it.
+pub async fn one_of_many_consumes_a_token(world: StoreFixture) {
+    for round in 0..world.harness.rounds / 20 {
+        let name = format!("t{round}");
+        add_token(&world, TokenKind::Ticket, &name, KeyRef::Local).await;
+        let spends = |world: StoreFixture| {
+            let name = name.clone();
+            async move { consume_token(&world, TokenKind::Ticket, &name).await.is_some() }
+        };
+        assert_eq!(count_concurrent(&world, spends).await, 1, "round {round}");
+    }
+}
+
+/// Of many who send one request at once one does it.
+pub async fn one_of_many_begins_a_request(world: StoreFixture) {
+    for round in 0..world.harness.rounds / 20 {
+        let begins = |world: StoreFixture| async move {
+            match begin_request(&world, &format!("p{round}"), "x").await {
+                IdempotencyState::Acquired => true,
+                IdempotencyState::InProgress => false,
+                other @ (IdempotencyState::Completed(_)
+                | IdempotencyState::Applied(_)
+                | IdempotencyState::Conflict) => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(count_concurrent(&world, begins).await, 1, "round {round}");
+    }
+}
+
+/// How many of four who do the same at once succeed.
+async fn count_concurrent<F, R>(world: &StoreFixture, side: F) -> usize
+where
+    F: Fn(StoreFixture) -> R,
+    R: Future<Output = bool> + Send + 'static,
+{
+    let mut sides = JoinSet::new();
+    for _ in 0..4 {
+        sides.spawn(side(world.clone()));
+    }
+    let done = sides.join_all().await;
+    done.into_iter().filter(|won| *won).count()
+}
+
+async fn add_key(world: &StoreFixture, name: &str, span: Option<Millis>, role: Role) -> bool {
+    let added = world.harness.auth.add_key(new_key(name, span, role)).await;
+    added.expect("add key")
+}
+
+pub(super) fn new_key(name: &str, span: Option<Millis>, role: Role) -> NewKey {
+    NewKey {
+        name: key_name(name),
+        role,
+        hash: hash(name),
+        ttl: span,
+        by: "cli:root".to_owned(),
+        request: None,
+    }
+}
+
+async fn add_token(world: &StoreFixture, kind: TokenKind, name: &str, holder: KeyRef) {
+    let pass = NewToken { kind, hash: hash(name), issuer: holder, ttl: Millis(50) };
+    world.harness.auth.add_token(pass).await.expect("add pass");
+}
+
+async fn find_token(world: &StoreFixture, kind: TokenKind, name: &str) -> Option<TokenRow> {
+    let found = world.harness.auth.token(kind, hash(name)).await;
+    found.expect("pass")
+}
+
+async fn consume_token(world: &StoreFixture, kind: TokenKind, name: &str) -> Option<TokenRow> {
+    let spent = world.harness.auth.consume_token(kind, hash(name)).await;
+    spent.expect("spend pass")
+}
+
+pub(super) async fn begin_request(
+    world: &StoreFixture,
+    principal: &str,
+    body: &str,
+) -> IdempotencyState {
+    let ask = IdempotencyRequest {
+        key: request_key(principal),
+        body_hash: hash(body),
+        ttl: RETENTION,
+        lease: LEASE,
+    };
+    world.harness.auth.begin_request(ask).await.expect("begin")
+}
+
+pub(super) async fn complete_request(world: &StoreFixture, principal: &str, reply: StoredResponse) {
+    let kept = world.harness.auth.complete_request(request_key(principal), reply).await;
+    kept.expect("keep");
+}
+
+pub(super) async fn abort_request(world: &StoreFixture, principal: &str) {
+    let dropped = world.harness.auth.abort_request(request_key(principal)).await;
+    dropped.expect("drop");
+}
+
+pub(super) fn request_key(principal: &str) -> IdempotencyKey {
+    IdempotencyKey { principal: principal.to_owned(), key: "k".to_owned() }
+}
+
+pub(super) fn response(status: u16) -> StoredResponse {
+    StoredResponse { status, location: Some("/v1/runs/1".to_owned()), body: vec![0, 255, 10] }
+}
+
+/// Forgets whatever can be: how many runs and how many keys.
+async fn prune(world: &StoreFixture) -> (usize, usize) {
+    let ask =
+        PruneRequest { runs_older_than: Millis::ZERO, blobs_older_than: Millis::ZERO, limit: 99 };
+    let pruned = world.harness.store.prune(ask).await.expect("prune");
+    (pruned.runs, pruned.idempotency_keys)
+}
+
+fn key_name(name: &str) -> KeyName {
+    KeyName::new(name).expect("a good name")
+}
+
+fn hash(secret: &str) -> Hash {
+    Hash::digest(secret.as_bytes())
+}

@@ -1,0 +1,155 @@
+//! Effects of requests under an idempotency key: stored in the commit of the change,
+//! so that an attempt that ends anywhere can be repeated.
+
+use longhaul_core::access::Role;
+use longhaul_core::change::{Batch, Change};
+use longhaul_core::port::auth::{IdempotencyState, NewKey};
+use longhaul_core::port::store::{Appended, Refused};
+use longhaul_core::raw::Hash;
+use longhaul_core::request::RequestEffect;
+use longhaul_core::time::Millis;
+
+use crate::conformance::store::auth::{
+    LEASE, RETENTION, abort_request, begin_request, complete_request, new_key, request_key,
+    response,
+};
+use crate::conformance::store::batches::{answer_batch, gate_spec, raise_gate_batch, steer_batch};
+use crate::conformance::store::fixture::{StoreFixture, assert_appended, refused};
+
+/// How an attempt at a request ends without an answer.
+#[derive(Debug, Clone, Copy)]
+enum AttemptEnd {
+    /// Its server says that it has failed.
+    Dropped,
+    /// Its server is gone and its lease runs out.
+    Lost,
+}
+
+async fn end_attempt(world: &StoreFixture, end: AttemptEnd) {
+    match end {
+        AttemptEnd::Dropped => abort_request(world, "anna").await,
+        AttemptEnd::Lost => world.advance(LEASE),
+    }
+}
+
+/// A batch that is appended for the request of `principal`.
+fn with_request_mark(mut batch: Batch, principal: &str) -> Batch {
+    batch.changes.push(Change::MarkRequestApplied(request_key(principal)));
+    batch
+}
+
+/// Wherever an attempt ends, the next one learns whether the effect stands.
+pub async fn an_attempt_may_crash_anywhere(world: StoreFixture) {
+    let run = world.open(|_| {}).await;
+    for how in [AttemptEnd::Dropped, AttemptEnd::Lost] {
+        // Before the effect: as if it had never been sent.
+        assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired, "{how:?}");
+        end_attempt(&world, how).await;
+        assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired, "{how:?}");
+        let batch = with_request_mark(steer_batch(world.ids.steer(), "left"), "anna");
+        let appended = world.append_outside(run, batch).await;
+        let Appended::At { seq, .. } = appended else {
+            panic!("{appended:?}");
+        };
+        // After the effect and before the answer, as often as it happens.
+        for _ in 0..2 {
+            assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::InProgress);
+            end_attempt(&world, how).await;
+            assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::Conflict);
+            let applied = IdempotencyState::Applied(RequestEffect::Events { run, seq });
+            assert_eq!(begin_request(&world, "anna", "x").await, applied, "{how:?}");
+        }
+        // After the answer.
+        complete_request(&world, "anna", response(200)).await;
+        end_attempt(&world, how).await;
+        assert_eq!(
+            begin_request(&world, "anna", "x").await,
+            IdempotencyState::Completed(response(200))
+        );
+        world.advance(Millis(1_000));
+    }
+}
+
+/// An attempt that outlives its lease and the one that replaces it: whichever appends
+/// first, only that one takes effect.
+pub async fn two_attempts_have_one_effect(world: StoreFixture) {
+    let run = world.open(|_| {}).await;
+    let batch = |text: &str| with_request_mark(steer_batch(world.ids.steer(), text), "anna");
+    for ends in [None, Some(201)] {
+        assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
+        end_attempt(&world, AttemptEnd::Lost).await;
+        assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
+        let Appended::At { seq, .. } = world.append_outside(run, batch("first")).await else {
+            panic!("the first to append");
+        };
+        if let Some(status) = ends {
+            complete_request(&world, "anna", response(status)).await;
+        }
+        let late = world.append_outside(run, batch("second")).await;
+        assert_eq!(refused(late), Refused::RequestAlreadyApplied, "{ends:?}");
+        end_attempt(&world, AttemptEnd::Dropped).await;
+        match ends {
+            None => {
+                let applied = IdempotencyState::Applied(RequestEffect::Events { run, seq });
+                assert_eq!(begin_request(&world, "anna", "x").await, applied);
+                complete_request(&world, "anna", response(200)).await;
+            }
+            Some(status) => {
+                let done = IdempotencyState::Completed(response(status));
+                assert_eq!(begin_request(&world, "anna", "x").await, done);
+            }
+        }
+        world.advance(RETENTION);
+    }
+}
+
+/// A batch that is refused leaves no effect, and one of a request that is not in
+/// progress is refused: an attempt that replaced it may have failed.
+pub async fn a_refused_batch_has_no_effect(world: StoreFixture) {
+    let mut held = world.open_and_claim(|_| {}).await;
+    let gate = world.ids.gate();
+    held.append_ok(raise_gate_batch(gate_spec(gate))).await;
+    assert_appended(&world.append_outside(held.run, answer_batch(gate, "bert")).await);
+    assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
+    let late =
+        world.append_outside(held.run, with_request_mark(answer_batch(gate, "anna"), "anna")).await;
+    assert!(matches!(refused(late), Refused::GateClosed(..)));
+    let other = with_request_mark(steer_batch(world.ids.steer(), "left"), "bert");
+    let other = world.append_outside(held.run, other).await;
+    assert_eq!(refused(other), Refused::RequestAlreadyApplied);
+    assert_eq!(begin_request(&world, "bert", "x").await, IdempotencyState::Acquired);
+    abort_request(&world, "anna").await;
+    assert_eq!(begin_request(&world, "anna", "y").await, IdempotencyState::Acquired);
+}
+
+/// A key whose secret was never shown is replaced by the next attempt; a key that
+/// another request has made is not.
+pub async fn a_repeated_request_replaces_its_own_key(world: StoreFixture) {
+    let ring = &world.harness.auth;
+    let key = |secret: &str, principal: &str| NewKey {
+        hash: Hash::digest(secret.as_bytes()),
+        request: Some(request_key(principal)),
+        ..new_key("ci", None, Role::Viewer)
+    };
+    let add = async |secret: &str, principal: &str| {
+        let added = ring.add_key(key(secret, principal)).await;
+        added.expect("add key")
+    };
+    assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Acquired);
+    assert!(add("first", "anna").await);
+    abort_request(&world, "anna").await;
+    let first = RequestEffect::Key(Hash::digest(b"first"));
+    assert_eq!(begin_request(&world, "anna", "x").await, IdempotencyState::Applied(first));
+    assert!(add("second", "anna").await);
+    let counts = async |secret: &str| {
+        let row = ring.key(Hash::digest(secret.as_bytes())).await.expect("key");
+        row.is_some_and(|row| row.revoked_at.is_none())
+    };
+    assert_eq!((counts("first").await, counts("second").await), (false, true));
+    assert_eq!(begin_request(&world, "bert", "x").await, IdempotencyState::Acquired);
+    assert!(!add("third", "bert").await, "the name is taken");
+    // What was answered was shown: the same request makes no other key.
+    complete_request(&world, "anna", response(201)).await;
+    assert!(!add("fourth", "anna").await);
+    assert!(counts("second").await);
+}

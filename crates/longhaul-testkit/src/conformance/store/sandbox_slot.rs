@@ -1,0 +1,147 @@
+//! Seats of sandboxes: never more than there are, and the queue for them.
+//!
+//! Never: a sandbox itself.
+
+use longhaul_core::change::{Change, SandboxRow, SandboxSlot, SandboxState, TimerKind};
+use longhaul_core::id::{RunId, SandboxId};
+use longhaul_core::port::records::DueTimer;
+use longhaul_core::port::store::{Appended, Refused};
+use longhaul_core::status::Status;
+use longhaul_core::time::Millis;
+
+use crate::conformance::store::batches::{
+    BatchExt as _, cancel_batch, events_batch, fire_timer_batch, park_batch, progress,
+};
+use crate::conformance::store::fixture::{ClaimedRun, StoreFixture, assert_appended, refused};
+
+/// A provider has so many seats; another's are others; sitting twice is sitting.
+pub async fn slots_are_limited(world: StoreFixture) {
+    let mut held = world.open_and_claim(|_| {}).await;
+    let [first, second, third] = sandbox_ids(&world);
+    assert_appended(&acquire_slot(&mut held, first, "local").await);
+    assert_appended(&acquire_slot(&mut held, first, "local").await);
+    assert_appended(&acquire_slot(&mut held, second, "local").await);
+    assert_eq!(refused(acquire_slot(&mut held, third, "local").await), Refused::NoSlot);
+    assert_appended(&acquire_slot(&mut held, third, "remote").await);
+    assert_appended(&held.change(Change::ReleaseSlot(first)).await);
+    assert_appended(&held.change(Change::ReleaseSlot(first)).await);
+    let [fourth, fifth, _] = sandbox_ids(&world);
+    assert_appended(&acquire_slot(&mut held, fourth, "local").await);
+    assert_eq!(refused(acquire_slot(&mut held, fifth, "local").await), Refused::NoSlot);
+}
+
+/// The first in the queue is told by a timer: the highest priority, then the
+/// longest wait.
+pub async fn a_released_slot_wakes_the_first_waiter(world: StoreFixture) {
+    let mut holder = world.open_and_claim(|_| {}).await;
+    let [first, second, _] = sandbox_ids(&world);
+    assert_appended(&acquire_slot(&mut holder, first, "local").await);
+    assert_appended(&acquire_slot(&mut holder, second, "local").await);
+    let mut waiting = Vec::new();
+    for priority in [0, 7, 7] {
+        let mut held = world.open_and_claim(|task| task.priority = priority).await;
+        held.append_ok(queue_batch("local")).await;
+        world.assert_status(held.run, Status::Waiting, "sandbox_slot").await;
+        world.advance(Millis(10));
+        waiting.push(held.run);
+    }
+    let mut elsewhere = world.open_and_claim(|task| task.priority = 9).await;
+    elsewhere.append_ok(queue_batch("remote")).await;
+    world.assert_consistent().await;
+    for (sandbox, next) in [(first, waiting[1]), (second, waiting[2])] {
+        assert_appended(&holder.change(Change::ReleaseSlot(sandbox)).await);
+        assert_appended(&holder.change(Change::ReleaseSlot(sandbox)).await);
+        let due = due(&world).await;
+        assert_eq!(due.len(), 1, "one seat, one wake");
+        assert_eq!((due[0].run, &due[0].kind), (next, &TimerKind::Wake));
+        assert_appended(&world.append_outside(next, fire_timer_batch(due[0].timer)).await);
+        world.assert_status(next, Status::Running, "worker").await;
+        world.assert_consistent().await;
+    }
+}
+
+/// Whoever got a seat stands in no queue: the next one that is freed is not for
+/// it.
+pub async fn acquiring_a_slot_leaves_the_queue(world: StoreFixture) {
+    let mut holder = world.open_and_claim(|_| {}).await;
+    let [first, second, third] = sandbox_ids(&world);
+    assert_appended(&acquire_slot(&mut holder, first, "local").await);
+    let mut quick = world.open_and_claim(|task| task.priority = 9).await;
+    assert_appended(&quick.change(Change::QueueForSlot("local".to_owned())).await);
+    assert_appended(&acquire_slot(&mut quick, second, "local").await);
+    let mut slow = world.open_and_claim(|_| {}).await;
+    slow.append_ok(queue_batch("local")).await;
+    assert_eq!(refused(acquire_slot(&mut holder, third, "local").await), Refused::NoSlot);
+    assert_appended(&holder.change(Change::ReleaseSlot(first)).await);
+    assert_eq!(woken_runs(&world).await, [slow.run]);
+}
+
+/// Whoever has ended is passed over: a seat that is told to nobody is lost.
+pub async fn a_released_slot_skips_ended_runs(world: StoreFixture) {
+    let mut holder = world.open_and_claim(|_| {}).await;
+    let [first, ..] = sandbox_ids(&world);
+    assert_appended(&acquire_slot(&mut holder, first, "local").await);
+    let mut gone = world.open_and_claim(|task| task.priority = 9).await;
+    gone.append_ok(queue_batch("local")).await;
+    let mut next = world.open_and_claim(|_| {}).await;
+    next.append_ok(queue_batch("local")).await;
+    assert_appended(&world.append_as_closer(gone.run, gone.last, cancel_batch()).await);
+    assert_appended(&holder.change(Change::ReleaseSlot(first)).await);
+    assert_eq!(woken_runs(&world).await, [next.run]);
+}
+
+/// Queueing twice keeps the first place.
+pub async fn queueing_twice_keeps_the_queue_position(world: StoreFixture) {
+    let mut holder = world.open_and_claim(|_| {}).await;
+    let [first, ..] = sandbox_ids(&world);
+    assert_appended(&acquire_slot(&mut holder, first, "local").await);
+    let mut early = world.open_and_claim(|_| {}).await;
+    assert_appended(&early.change(Change::QueueForSlot("local".to_owned())).await);
+    world.advance(Millis(10));
+    let mut late = world.open_and_claim(|_| {}).await;
+    late.append_ok(queue_batch("local")).await;
+    world.advance(Millis(10));
+    early.append_ok(queue_batch("local")).await;
+    assert_appended(&holder.change(Change::ReleaseSlot(first)).await);
+    assert_eq!(woken_runs(&world).await, [early.run]);
+    assert_appended(
+        &world.append_outside(early.run, fire_timer_batch(due(&world).await[0].timer)).await,
+    );
+    assert_appended(&acquire_slot(&mut holder, first, "local").await);
+    assert_appended(&holder.change(Change::ReleaseSlot(first)).await);
+    assert_eq!(woken_runs(&world).await, [late.run], "it stood there once");
+}
+
+/// A sandbox takes a seat out of two, and its row says that it runs.
+async fn acquire_slot(held: &mut ClaimedRun, sandbox: SandboxId, provider: &str) -> Appended {
+    let provider = provider.to_owned();
+    let row = SandboxRow {
+        sandbox,
+        provider: provider.clone(),
+        handle: String::new(),
+        state: SandboxState::Running,
+        host: None,
+        owner: held.run,
+    };
+    let seat = SandboxSlot { sandbox, provider, capacity: 2 };
+    let batch = events_batch([progress(1)])
+        .with_change(Change::SetSandbox(row))
+        .with_change(Change::AcquireSlot(seat));
+    held.append(batch).await
+}
+
+fn queue_batch(provider: &str) -> longhaul_core::change::Batch {
+    park_batch("sandbox_slot").with_change(Change::QueueForSlot(provider.to_owned()))
+}
+
+fn sandbox_ids(world: &StoreFixture) -> [SandboxId; 3] {
+    [world.ids.sandbox(), world.ids.sandbox(), world.ids.sandbox()]
+}
+
+async fn due(world: &StoreFixture) -> Vec<DueTimer> {
+    world.harness.records.due_timers(9).await.expect("due")
+}
+
+async fn woken_runs(world: &StoreFixture) -> Vec<RunId> {
+    due(world).await.into_iter().map(|row| row.run).collect()
+}

@@ -1,0 +1,93 @@
+//! Seats under more runs than there are seats.
+//!
+//! Never: waits for a seat. Whoever is told of none is found parked.
+
+use tokio::task::{JoinSet, yield_now};
+
+use longhaul_core::change::{Batch, Change, SandboxRow, SandboxSlot, SandboxState};
+use longhaul_core::id::{RunId, SandboxId, WorkerId};
+use longhaul_core::port::store::{Appended, Refused};
+
+use crate::conformance::store::batches::{
+    BatchExt as _, end_batch, events_batch, park_batch, progress,
+};
+use crate::conformance::store::fixture::{ClaimedRun, StoreFixture};
+use crate::conformance::store::rounds::{DECISIONS_MAX, fire_due_timers, is_appended};
+
+/// More runs than seats, each queueing before it tries to sit: never more sit
+/// than there are seats, and everybody sits once.
+pub async fn every_run_gets_a_slot_in_turn(world: StoreFixture) {
+    let runs = (world.harness.rounds / 100).clamp(6, 24);
+    for _ in 0..runs {
+        world.open(|_| {}).await;
+    }
+    let mut crew = JoinSet::new();
+    for _ in 0..4 {
+        let worker = world.worker().await;
+        crew.spawn(acquire_in_turn(world.clone(), worker));
+    }
+    let mut sat: usize = crew.join_all().await.into_iter().sum();
+    // Whoever was told of a seat when its crew had gone home is served now.
+    let last = world.worker().await;
+    sat += acquire_in_turn(world.clone(), last).await;
+    assert_eq!(sat, runs, "somebody waits beside a free seat");
+}
+
+/// Drives what is ready and says how many runs it saw through.
+async fn acquire_in_turn(world: StoreFixture, worker: WorkerId) -> usize {
+    let mut ended = 0;
+    loop {
+        fire_due_timers(world.clone()).await;
+        let Some(held) = world.try_claim_one(worker).await else {
+            return ended;
+        };
+        ended += usize::from(acquire_or_park(held).await);
+    }
+}
+
+/// Queues, then tries to sit; sits, gets up and ends, or parks. Whoever queues
+/// first can't miss the seat that is freed between the try and the park.
+async fn acquire_or_park(mut held: ClaimedRun) -> bool {
+    let sandbox = SandboxId::from_bits(held.run.bits());
+    let mut sits = false;
+    for _ in 0..DECISIONS_MAX {
+        held.last = held.fixture.row(held.run).await.last_seq;
+        if sits {
+            if is_appended(
+                &held.append(end_batch().with_change(Change::ReleaseSlot(sandbox))).await,
+            ) {
+                return true;
+            }
+            continue;
+        }
+        let queues = Change::QueueForSlot("local".to_owned());
+        if !is_appended(&held.change(queues).await) {
+            continue;
+        }
+        yield_now().await;
+        let told = held.append(acquire_slot_batch(sandbox, held.run)).await;
+        sits = is_appended(&told);
+        let is_full = told == Appended::Refused(Refused::NoSlot);
+        if is_full && is_appended(&held.append(park_batch("sandbox_slot")).await) {
+            return false;
+        }
+        yield_now().await;
+    }
+    panic!("{} moved on {DECISIONS_MAX} times", held.run);
+}
+
+fn acquire_slot_batch(sandbox: SandboxId, owner: RunId) -> Batch {
+    let provider = "local".to_owned();
+    let row = SandboxRow {
+        sandbox,
+        provider: provider.clone(),
+        handle: String::new(),
+        state: SandboxState::Running,
+        host: None,
+        owner,
+    };
+    let seat = SandboxSlot { sandbox, provider, capacity: 2 };
+    events_batch([progress(1)])
+        .with_change(Change::AcquireSlot(seat))
+        .with_change(Change::SetSandbox(row))
+}

@@ -1,0 +1,52 @@
+//! I8: spent, lost and held together never pass the cap, at any prefix.
+//!
+//! Never: believes the account's row.
+
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::failure::FailureClass;
+
+pub(super) fn check(entries: &[Entry]) -> Result<(), String> {
+    let (mut held, mut used, mut cap) = (0_u64, 0_u64, None);
+    for entry in entries {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "only money is looked at")]
+        match &entry.event {
+            Event::RunCreated(data) => cap = data.task.policy.budget.micro_usd.map(|cap| cap.0),
+            Event::RunResumed(data) => {
+                if let Some(raised) = data.raise.and_then(|raise| raise.micro_usd) {
+                    cap = Some(raised.0);
+                }
+            }
+            Event::BudgetRaised(data) => {
+                if let Some(raised) = data.raise.micro_usd {
+                    cap = Some(raised.0);
+                }
+            }
+            Event::TurnStarted(data) => held += data.hold.micro_usd.0,
+            Event::TurnCompleted(data) => {
+                held = 0;
+                used += data.cost.unwrap_or_default().0;
+            }
+            Event::TurnInterrupted(data) => {
+                held = 0;
+                used += data.cost.unwrap_or_default().0;
+            }
+            Event::MemoryCompacted(data) => {
+                held = 0;
+                used += data.cost.unwrap_or_default().0;
+            }
+            Event::TurnFailed(data) => {
+                if data.failure.class == FailureClass::Lost && data.charged.micro_usd.0 != held {
+                    return Err(format!("what was held is not what was lost, at {}", entry.seq));
+                }
+                held = 0;
+                used += data.charged.micro_usd.0;
+            }
+            _ => {}
+        }
+        if cap.is_some_and(|cap| held + used > cap) {
+            return Err(format!("I8: {held} held and {used} used pass the cap at {}", entry.seq));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! One run, no store: a journal in a list, driven by the heart alone.
+//!
+//! Never: a second writer. It shows that a journal is enough to go on from.
+
+use std::collections::BTreeMap;
+
+use longhaul_core::change::{Batch, TimerKind};
+use longhaul_core::event::Event;
+use longhaul_core::event::entry::Entry;
+use longhaul_core::event::environment::MemoryCompacted;
+use longhaul_core::event::run::{RunClaimed, RunPrepared};
+use longhaul_core::event::tool::ToolVerified;
+use longhaul_core::id::{Epoch, Seq, WorkerId};
+use longhaul_core::message::Message;
+use longhaul_core::policy::gate::{Answer, Decision, GateKind, GateRow, GateStatus, Scope};
+use longhaul_core::port::records::DueTimer;
+use longhaul_core::raw::StoredText;
+use longhaul_core::status::Outcome;
+use longhaul_core::time::{Millis, Timestamp};
+use longhaul_core::usage::Usage;
+use longhaul_run::commands::RunCommand;
+use longhaul_run::input::{ModelReply, ToolCallResult, ToolCallStatus};
+use longhaul_run::next::{CallAction, CallTask, check_conversation};
+use longhaul_run::state::control::Idle;
+use longhaul_run::{DecideContext, Input, Run, Step, decide, next};
+
+use crate::sim::SimError;
+use crate::sim::driver::sim_perception;
+use crate::sim::external_world::{ExternalWorld, ToolEffect};
+use crate::sim::script::{PRICING, Script, classify};
+
+/// So many steps bring any scripted run to its end.
+const STEPS_MAX: usize = 10_000;
+
+/// A run and its journal.
+#[derive(Debug, Clone)]
+pub struct SingleRun {
+    run: Run,
+    journal: Vec<Entry>,
+    world: ExternalWorld,
+    now: Timestamp,
+}
+
+impl SingleRun {
+    /// Takes up a run from its journal, as a new driver.
+    pub fn resume(journal: &[Entry]) -> Result<Self, SimError> {
+        let run = Run::replay(journal)?;
+        let now = journal.last().map_or_else(Timestamp::default, |entry| entry.at);
+        Ok(Self { run, journal: journal.to_vec(), world: ExternalWorld::default(), now })
+    }
+
+    /// Goes on to the end: every gate is answered, every timer fires.
+    pub fn finish(mut self) -> Result<(Outcome, Vec<Entry>), SimError> {
+        self.claim()?;
+        for _ in 0..STEPS_MAX {
+            if let Some(outcome) = self.run.outcome() {
+                return Ok((outcome.clone(), self.journal));
+            }
+            self.now = self.now.plus(Millis(1));
+            let step = next(&self.run, self.now);
+            if step == Step::Idle {
+                self.wake()?;
+                self.claim()?;
+            } else {
+                let input = self.perform(step)?;
+                self.apply_input(input)?;
+            }
+        }
+        Err("a run without an end".into())
+    }
+
+    fn ctx(&self) -> DecideContext {
+        DecideContext::new(self.now)
+    }
+
+    fn claim(&mut self) -> Result<(), SimError> {
+        if self.run.outcome().is_some() {
+            return Ok(());
+        }
+        let epoch = Epoch(self.run.control().epoch.0 + 1);
+        let worker = WorkerId::from_bits(u128::from(epoch.0));
+        self.append(Batch {
+            events: vec![Event::RunClaimed(RunClaimed { worker, epoch })],
+            changes: Vec::new(),
+        })?;
+        self.apply_input(Input::Advance)
+    }
+
+    fn apply_input(&mut self, input: Input) -> Result<(), SimError> {
+        let batch = decide(&self.run, input, self.ctx())?;
+        self.append(batch)
+    }
+
+    fn append(&mut self, batch: Batch) -> Result<(), SimError> {
+        for event in batch.events {
+            // A fact is only as good as what can be read back of it.
+            let event = Event::decode(event.kind(), event.version(), &event.encode()?)?;
+            let epoch = if let Event::RunClaimed(claimed) = &event {
+                claimed.epoch
+            } else {
+                self.run.control().epoch
+            };
+            let seq: Seq = self.run.seq().next();
+            let entry = Entry { run: self.run.id(), seq, at: self.now, epoch, event };
+            self.run.apply(&entry)?;
+            self.journal.push(entry);
+        }
+        Ok(())
+    }
+
+    fn perform(&self, step: Step) -> Result<Input, SimError> {
+        Ok(match step {
+            Step::Prepare => {
+                let seen = RunPrepared {
+                    system: StoredText::inline("You are simulated."),
+                    tools: StoredText::inline("[]"),
+                    initial_messages: vec![Message::user(self.run.task().input.as_str())],
+                    model: "scripted/sim".into(),
+                    fallbacks: Vec::new(),
+                    pricing: PRICING,
+                    compactor: None,
+                    world: None,
+                    context: BTreeMap::new(),
+                    external_tools: Vec::new(),
+                    identical_calls: None,
+                };
+                Input::Prepared(Box::new(seen), Vec::new())
+            }
+            Step::RefreshPerception => {
+                Input::PerceptionRefreshed(Box::new(sim_perception(&self.run)))
+            }
+            Step::AskModel(ask) => {
+                check_conversation(&ask.messages)?;
+                match Script::from_input(&self.run.task().input).reply(&ask) {
+                    Err(failure) => Input::ModelFailed { failure, cost: None, active: Millis(4) },
+                    Ok(answered) => {
+                        let calls = answered.reply.calls().map(classify).collect();
+                        Input::ModelReplied(Box::new(ModelReply {
+                            response: answered,
+                            calls,
+                            output_check: None,
+                            active: Millis(5),
+                        }))
+                    }
+                }
+            }
+            Step::Compact(ask) => Input::Compacted(Box::new(MemoryCompacted {
+                replaced: ask.messages.len(),
+                summary: vec![Message::user("A summary.")],
+                usage: Usage::default(),
+                cost: None,
+                model: "scripted/sim".into(),
+                active: Millis(5),
+            })),
+            Step::UseTools(todos) => self.use_tools(&todos),
+            Step::Park(_) | Step::Finish(_) | Step::Advance | Step::Idle => Input::Advance,
+        })
+    }
+
+    fn use_tools(&self, todos: &[CallTask]) -> Input {
+        let run = self.run.id();
+        let epoch = self.run.control().epoch;
+        if let Some(look) = todos.iter().find(|todo| todo.action == CallAction::Verify) {
+            let finding = self.world.verify(run, look.call);
+            let call = look.call;
+            return Input::Verified(ToolVerified { call, outcome: finding }, Vec::new());
+        }
+        let done = todos.iter().map(|todo| {
+            let (call, class) = (todo.call, todo.class);
+            let output = self.world.perform(ToolEffect { run, call, epoch, class });
+            ToolCallResult {
+                call,
+                status: ToolCallStatus::Completed,
+                output,
+                active: Millis(2),
+                blobs: Vec::new(),
+            }
+        });
+        Input::ToolsDone(done.collect())
+    }
+
+    /// Whatever it waits for comes: a person, a time, money.
+    fn wake(&mut self) -> Result<(), SimError> {
+        if let Some(gate) = self.run.control().gates.first().cloned() {
+            let decision = match gate.kind {
+                GateKind::Approval | GateKind::Result => Decision::Approve,
+                GateKind::InDoubt => Decision::Answer("it went well".into()),
+                GateKind::Question | GateKind::Blocked => Decision::Answer("left".into()),
+                GateKind::Signal => Decision::Complete,
+            };
+            let answer = Answer {
+                decision,
+                by: "anna".into(),
+                scope: Scope::Once,
+                note: None,
+                payload: None,
+                digest: gate.digest,
+            };
+            let gate = Box::new(GateRow {
+                run: self.run.id(),
+                spec: gate,
+                status: GateStatus::Open,
+                raised_at: self.now,
+                deadline: None,
+                submitter: None,
+                answers: Vec::new(),
+            });
+            return self.apply_input(Input::Command(RunCommand::Answer { gate, answer }));
+        }
+        let rest = self.run.control().idle.clone();
+        if let Some(Idle::Parked { wait, timer: Some(timer) }) = &rest {
+            self.now = wait.until().unwrap_or(self.now).max(self.now);
+            let due = Box::new(DueTimer {
+                timer: *timer,
+                run: self.run.id(),
+                kind: TimerKind::Wake,
+                due: self.now,
+                run_ended: false,
+                gate_on_timeout: None,
+            });
+            return self.apply_input(Input::Command(RunCommand::Timer(due)));
+        }
+        let raise = longhaul_core::policy::budget::BudgetRaise {
+            micro_usd: Some(longhaul_core::usage::MicroUsd(1_000_000_000)),
+            ..Default::default()
+        };
+        self.apply_input(Input::Command(RunCommand::Resume {
+            by: "anna".into(),
+            raise: Some(raise),
+        }))
+    }
+}

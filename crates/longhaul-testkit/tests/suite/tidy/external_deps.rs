@@ -1,0 +1,197 @@
+//! What the floors keep out: crates from outside that a room must not know.
+//!
+//! For the heart the whole tree below a dependency counts, by `Cargo.lock`;
+//! for the other floors what they name themselves. Dev-dependencies are free.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::finding::Finding;
+use super::manifest::{self, Kind, Manifest};
+use super::sources::SourceFile;
+
+/// What can block, wait, reach out or surprise: never in the heart, at any depth.
+const FORBIDDEN_IN_STATE_MACHINE: &[&str] = &[
+    "axum",
+    "getrandom",
+    "hyper",
+    "libsqlite3-sys",
+    "mio",
+    "rand",
+    "reqwest",
+    "rusqlite",
+    "rustls",
+    "socket2",
+    "tokio",
+    "tokio-postgres",
+];
+
+const STATE_MACHINE_CRATES: &[&str] = &["longhaul-core", "longhaul-run"];
+
+const SQL: &[&str] = &["rusqlite", "tokio-postgres", "deadpool-postgres"];
+const HTTP_CLIENTS: &[&str] = &["reqwest"];
+const HTTP_SERVERS: &[&str] = &["axum"];
+const CONTAINERS: &[&str] = &["bollard"];
+const BINARY_ONLY: &[&str] = &["anyhow", "clap"];
+
+/// What each floor above the heart leaves to others.
+const FORBIDDEN_BY_CRATE: &[(&str, &[&[&str]])] = &[
+    ("longhaul-core", &[BINARY_ONLY]),
+    ("longhaul-run", &[BINARY_ONLY]),
+    ("longhaul-store", &[HTTP_CLIENTS, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
+    ("longhaul-model", &[SQL, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
+    ("longhaul-tool", &[SQL, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
+    ("longhaul-mcp", &[SQL, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
+    ("longhaul-api", &[SQL, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
+    ("longhaul-engine", &[SQL, HTTP_CLIENTS, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
+    ("longhaul-server", &[SQL, HTTP_CLIENTS, CONTAINERS, BINARY_ONLY]),
+    ("longhaul", &[SQL, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
+    ("longhaul-testkit", &[SQL, HTTP_CLIENTS, HTTP_SERVERS, CONTAINERS, BINARY_ONLY]),
+];
+
+/// Looks for crates from outside on a floor that must not know them.
+pub(crate) fn check(files: &[SourceFile]) -> Vec<Finding> {
+    let (manifests, _) = manifest::crates(files);
+    let lock = LockFile::parse(files);
+    let mut findings = Vec::new();
+    for manifest in &manifests {
+        findings.extend(direct_findings(manifest));
+        if STATE_MACHINE_CRATES.contains(&manifest.name.as_str()) {
+            findings.extend(transitive_findings(manifest, &lock));
+        }
+    }
+    findings
+}
+
+fn direct_findings(manifest: &Manifest) -> Vec<Finding> {
+    let row = FORBIDDEN_BY_CRATE.iter().find(|(name, _)| *name == manifest.name);
+    let left = row.map(|(_, groups)| groups.concat()).unwrap_or_default();
+    let shipped = manifest.dependencies.iter().filter(|found| found.kind != Kind::Dev);
+    let wrong = shipped.filter(|found| left.contains(&found.name.as_str()));
+    let say = |name: &str| format!("{} must not know {name}", manifest.name);
+    let mend = "leave it to the floor that owns it and go through a port; \
+                clap and anyhow belong to the binary";
+    wrong.map(|found| Finding::at(&manifest.path, found.line, say(&found.name), mend)).collect()
+}
+
+fn transitive_findings(manifest: &Manifest, lock: &LockFile) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for found in manifest.dependencies.iter().filter(|found| found.kind != Kind::Dev) {
+        let below = lock.transitive_dependencies(&found.name);
+        for banned in FORBIDDEN_IN_STATE_MACHINE.iter().filter(|banned| below.contains(**banned)) {
+            let wrong = format!("{} brings {banned} into the heart", found.name);
+            let mend = "hand in what it would fetch: the heart has no clock, no network, no \
+                        randomness; or trim the features in the root Cargo.toml";
+            findings.push(Finding::at(&manifest.path, found.line, wrong, mend));
+        }
+    }
+    findings
+}
+
+/// The tree of packages that Cargo has settled on, by name. Two versions of
+/// one package are taken as one: that can only find too much.
+#[derive(Debug, Default)]
+struct LockFile {
+    dependencies: BTreeMap<String, Vec<String>>,
+}
+
+impl LockFile {
+    fn parse(files: &[SourceFile]) -> Self {
+        let mut lock = Self::default();
+        let Some(file) = files.iter().find(|file| file.path == "Cargo.lock") else {
+            return lock;
+        };
+        let parsed: toml::Table = toml::from_str(&file.text).expect("Cargo.lock parses");
+        let packages = parsed.get("package").and_then(toml::Value::as_array);
+        for package in packages.into_iter().flatten() {
+            let name = package["name"].as_str().unwrap_or_default().to_owned();
+            let list = package.get("dependencies").and_then(toml::Value::as_array);
+            let names = list.into_iter().flatten().filter_map(toml::Value::as_str);
+            let bare = names.filter_map(|name| name.split(' ').next()).map(str::to_owned);
+            lock.dependencies.entry(name).or_default().extend(bare);
+        }
+        lock
+    }
+
+    /// Everything that a package brings, itself included. Our own crates are
+    /// left out: the lock does not tell their tests' dependencies apart, and
+    /// each is looked at by itself.
+    fn transitive_dependencies(&self, name: &str) -> BTreeSet<String> {
+        let mut seen = BTreeSet::new();
+        let mut waiting = vec![name.to_owned()];
+        while let Some(name) = waiting.pop() {
+            if name.starts_with("longhaul") || !seen.insert(name.clone()) {
+                continue;
+            }
+            waiting.extend(self.dependencies.get(&name).into_iter().flatten().cloned());
+        }
+        seen
+    }
+}
+
+#[cfg(test)]
+mod checked {
+    use super::super::finding::summaries;
+    use super::super::sources::fixture;
+    use super::check;
+
+    const LOCK: &str = r#"
+        //- Cargo.lock
+        [[package]]
+        name = "uuid"
+        version = "1.0.0"
+        dependencies = ["getrandom 0.4.0", "serde"]
+        [[package]]
+        name = "getrandom"
+        version = "0.4.0"
+        [[package]]
+        name = "serde"
+        version = "1.0.0"
+        //- crates/longhaul-run/Cargo.toml
+        [package]
+        name = "longhaul-run"
+        [dependencies]
+        "#;
+
+    #[test]
+    fn the_state_machine_may_use_crates_without_async_or_io() {
+        let house = format!("{LOCK}serde.workspace = true\n[dev-dependencies]\ntokio = \"1\"\n");
+        assert_eq!(summaries(&check(&fixture(&house))), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_forbidden_crate_is_found_at_any_depth() {
+        let house = format!("{LOCK}uuid.workspace = true\ntokio = \"1\"\n");
+        assert_eq!(
+            summaries(&check(&fixture(&house))),
+            [
+                "crates/longhaul-run/Cargo.toml:4: uuid brings getrandom into the heart",
+                "crates/longhaul-run/Cargo.toml:5: tokio brings tokio into the heart",
+            ]
+        );
+    }
+
+    #[test]
+    fn only_the_store_uses_sql_and_only_the_binary_anyhow() {
+        let house = r#"
+        //- crates/longhaul-engine/Cargo.toml
+        [package]
+        name = "longhaul-engine"
+        [dependencies]
+        rusqlite.workspace = true
+        anyhow.workspace = true
+        tokio.workspace = true
+        //- crates/longhaul-cli/Cargo.toml
+        [package]
+        name = "longhaul-cli"
+        [dependencies]
+        anyhow.workspace = true
+        "#;
+        assert_eq!(
+            summaries(&check(&fixture(house))),
+            [
+                "crates/longhaul-engine/Cargo.toml:4: longhaul-engine must not know rusqlite",
+                "crates/longhaul-engine/Cargo.toml:5: longhaul-engine must not know anyhow",
+            ]
+        );
+    }
+}

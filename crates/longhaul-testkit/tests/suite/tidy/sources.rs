@@ -1,0 +1,117 @@
+//! Reads the files of the house that a person wrote.
+//!
+//! Never: asks git or cargo. A file that is not committed yet is looked at too.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// A text of the house, by its path from the root.
+#[derive(Debug, Clone)]
+pub(crate) struct SourceFile {
+    pub(crate) path: String,
+    pub(crate) text: String,
+    pub(crate) executable: bool,
+}
+
+impl SourceFile {
+    /// The crate it belongs to: the folder under `crates/`.
+    pub(crate) fn krate(&self) -> Option<&str> {
+        self.path.strip_prefix("crates/")?.split('/').next()
+    }
+
+    /// Its path inside its crate, such as `src/lib.rs`.
+    pub(crate) fn crate_path(&self) -> Option<&str> {
+        Some(self.path.strip_prefix("crates/")?.split_once('/')?.1)
+    }
+
+    /// Rust that is compiled into what the crate is, tests left out.
+    pub(crate) fn is_source(&self) -> bool {
+        self.is_rust() && self.crate_path().is_some_and(|room| room.starts_with("src/"))
+    }
+
+    pub(crate) fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+}
+
+/// Folders that hold what tools made.
+const GENERATED_DIRS: &[&str] = &["target", "node_modules"];
+
+/// Hidden entries that are ours all the same.
+const INCLUDED_HIDDEN_DIRS: &[&str] = &[".ci", ".config"];
+
+/// The ends of the names that are read; a name without a dot is a script or a Makefile.
+const READ_EXTENSIONS: &[&str] =
+    &["rs", "toml", "md", "sh", "lock", "sql", "py", "mjs", "html", "yaml", "yml"];
+
+/// Every text of this repository.
+pub(crate) fn all_sources() -> Vec<SourceFile> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut texts = Vec::new();
+    walk(&root, "", &mut texts);
+    assert!(texts.iter().any(|text| text.path == "Cargo.toml"), "no house at {}", root.display());
+    texts.sort_by(|a, b| a.path.cmp(&b.path));
+    texts
+}
+
+fn walk(folder: &Path, prefix: &str, texts: &mut Vec<SourceFile>) {
+    for entry in fs::read_dir(folder).expect("a folder of the house can be listed") {
+        let entry = entry.expect("an entry of the house can be read");
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{prefix}{name}");
+        let kind = entry.file_type().expect("an entry has a type");
+        let hidden = name.starts_with('.') && !INCLUDED_HIDDEN_DIRS.contains(&name.as_str());
+        if hidden || GENERATED_DIRS.contains(&name.as_str()) {
+            continue;
+        }
+        if kind.is_dir() {
+            walk(&entry.path(), &format!("{path}/"), texts);
+        } else if kind.is_file() && is_read(&name) {
+            // A colleague's editor may take a file away between the listing and the reading.
+            let Ok(text) = fs::read_to_string(entry.path()) else {
+                continue;
+            };
+            let mode = entry.metadata().map_or(0, |meta| meta.permissions().mode());
+            texts.push(SourceFile { path, text, executable: mode & 0o111 != 0 });
+        }
+    }
+}
+
+fn is_read(name: &str) -> bool {
+    name.rsplit_once('.').is_none_or(|(_, end)| READ_EXTENSIONS.contains(&end))
+}
+
+/// A small house written in one string: `//- path` (with `+x` for an executable) opens a file.
+pub(crate) fn fixture(written: &str) -> Vec<SourceFile> {
+    let mut texts: Vec<SourceFile> = Vec::new();
+    for line in written.lines() {
+        let line = line.strip_prefix("        ").unwrap_or(line);
+        if let Some(head) = line.trim_start().strip_prefix("//- ") {
+            let (path, executable) =
+                head.strip_suffix(" +x").map_or((head, false), |path| (path, true));
+            texts.push(SourceFile { path: path.to_owned(), text: String::new(), executable });
+        } else if let Some(last) = texts.last_mut() {
+            last.text.push_str(line);
+            last.text.push('\n');
+        }
+    }
+    texts
+}
+
+#[test]
+fn a_fixture_is_parsed_into_files() {
+    let texts = fixture("//- scripts/a +x\none\ntwo\n//- crates/x/src/lib.rs\nmod a;\n");
+    assert_eq!((texts[0].text.as_str(), texts[0].executable), ("one\ntwo\n", true));
+    assert_eq!((texts[1].krate(), texts[1].crate_path()), (Some("x"), Some("src/lib.rs")));
+    assert!(texts[1].is_source() && !texts[0].is_rust());
+}
+
+#[test]
+fn sources_include_hidden_folders_and_exclude_build_output() {
+    let house = all_sources();
+    let has = |path: &str| house.iter().any(|text| text.path == path);
+    assert!(has(".ci/run") && has("Makefile") && has("Cargo.lock"));
+    assert!(has("crates/longhaul-core/src/lib.rs"));
+    assert!(!house.iter().any(|text| text.path.starts_with("target/")));
+}

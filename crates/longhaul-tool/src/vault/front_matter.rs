@@ -1,0 +1,149 @@
+//! Front matter: the YAML between two `---` lines at the top of a note.
+//!
+//! Never: trusts it. Its size is bounded, `yes` is a word and not a boolean,
+//! and what can't be read is said, not thrown away.
+
+use serde_json::{Map, Value};
+
+/// The longest front matter, in bytes.
+pub(crate) const FRONT_MATTER_BYTES_MAX: usize = 16 * 1024;
+
+/// What stands at the top of a note.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum FrontMatter {
+    /// No front matter.
+    Absent,
+    /// Front matter that says this.
+    Parsed(Map<String, Value>),
+    /// Front matter that can't be read, and why.
+    Invalid(String),
+}
+
+/// Parts a note into its head and its body. A broken head stays in the body.
+pub(crate) fn split(text: &str) -> (FrontMatter, &str) {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lines = text.split_inclusive('\n');
+    let opening = lines.next().unwrap_or_default();
+    if opening.trim_end() != "---" {
+        return (FrontMatter::Absent, text);
+    }
+    let mut end = opening.len();
+    for line in lines {
+        if line.trim_end() == "---" {
+            let body = &text[end + line.len()..];
+            return match parse(&text[opening.len()..end]) {
+                Ok(fields) => (FrontMatter::Parsed(fields), without_blank_line(body)),
+                Err(why) => (FrontMatter::Invalid(why), text),
+            };
+        }
+        end += line.len();
+        if end > FRONT_MATTER_BYTES_MAX + opening.len() {
+            let why =
+                format!("it is longer than {FRONT_MATTER_BYTES_MAX} bytes or has no closing `---`");
+            return (FrontMatter::Invalid(why), text);
+        }
+    }
+    (FrontMatter::Invalid("it has no closing `---`".into()), text)
+}
+
+/// The front matter of these fields, without the lines around it. Whatever some reader of YAML
+/// takes for another value than the text it is, is quoted.
+pub(crate) fn render(fields: &Map<String, Value>) -> String {
+    let options = serde_saphyr::ser_options! {
+        compact_list_indent: false,
+        prefer_block_scalars: false,
+    };
+    // Fields from JSON can always be written; a note without its fields would be refused.
+    serde_saphyr::to_string_with_options(fields, options).unwrap_or_default()
+}
+
+fn without_blank_line(body: &str) -> &str {
+    let rest = body.strip_prefix("\r\n").or_else(|| body.strip_prefix('\n'));
+    rest.unwrap_or(body)
+}
+
+fn parse(text: &str) -> Result<Map<String, Value>, String> {
+    if text.len() > FRONT_MATTER_BYTES_MAX {
+        return Err(format!("it is longer than {FRONT_MATTER_BYTES_MAX} bytes"));
+    }
+    if text.trim().is_empty() {
+        return Ok(Map::new());
+    }
+    let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
+    match serde_saphyr::from_str_with_options(text, options) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(Value::Null) => Ok(Map::new()),
+        Ok(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            Err("it is not a list of `key: value`".into())
+        }
+        Err(error) => Err(error.to_string().chars().take(200).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, prop, prop_assert_eq, proptest};
+    use serde_json::{Map, Value, json};
+
+    use super::{FrontMatter, render, split};
+
+    fn check(text: &str, head: &str, body: &str) {
+        let (found, rest) = split(text);
+        let found = match found {
+            FrontMatter::Absent => "absent".into(),
+            FrontMatter::Parsed(fields) => Value::Object(fields).to_string(),
+            FrontMatter::Invalid(why) => format!("broken: {why}"),
+        };
+        assert!(found.starts_with(head), "{text:?}: {found}");
+        assert_eq!(rest, body, "{text:?}");
+    }
+
+    #[test]
+    fn front_matter_of_all_kinds_is_split() {
+        check("", "absent", "");
+        check("# Hi\n---\n", "absent", "# Hi\n---\n");
+        check("---\n---\nx", "{}", "x");
+        check("---\r\na: yes\r\n---\r\n\r\nx", r#"{"a":"yes"}"#, "x");
+        check("\u{feff}---\na: 1\n---\n\n\nx", r#"{"a":1}"#, "\nx");
+        check("---\na: 2026-01-02\n---", r#"{"a":"2026-01-02"}"#, "");
+        check("---\na: 1\na: 2\n---\nx", "broken", "---\na: 1\na: 2\n---\nx");
+        check("---\n- a\n---\nx", "broken: it is not", "---\n- a\n---\nx");
+        check("---\na: [\n---\nx", "broken", "---\na: [\n---\nx");
+        check("---\na: 1\n", "broken: it has no closing", "---\na: 1\n");
+        let long = format!("---\na: {}\n---\nx", "b".repeat(20_000));
+        check(&long, "broken: it is longer", &long);
+    }
+
+    #[test]
+    fn ambiguous_scalars_are_quoted() {
+        let check = |text: &str, expected: &str| {
+            let fields = Map::from_iter([("k".to_owned(), json!(text))]);
+            assert_eq!(render(&fields), format!("k: {expected}\n"));
+        };
+        check("Buy milk", "Buy milk");
+        check("No", "\"No\"");
+        check("12", "\"12\"");
+        check("a: b", "\"a: b\"");
+        check("2026-01-01", "\"2026-01-01\"");
+        check("a\n---\nb", r#""a\n---\nb""#);
+        check("\"\\\u{7f}", r#""\"\\\x7F""#);
+    }
+
+    proptest! {
+        #[test]
+        fn yaml_values_round_trip(
+            fields in prop::collection::btree_map("[^\u{0}]{1,12}", any::<String>(), 0..4),
+            list in prop::collection::vec(any::<String>(), 0..4),
+            number in any::<i64>(),
+        ) {
+            let mut expected: Map<String, Value> = fields
+                .into_iter()
+                .map(|(key, value)| (format!("k{key}"), Value::String(value)))
+                .collect();
+            expected.insert("list".into(), json!(list));
+            expected.insert("deep".into(), json!({ "a": [list, null, true, number] }));
+            let text = format!("---\n{}---\n\nbody", render(&expected));
+            prop_assert_eq!(split(&text), (FrontMatter::Parsed(expected), "body"));
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! The text of a new agent's file, from nothing or from another agent's.
+//!
+//! Never: writes it. Whoever does has it checked first.
+
+use std::fmt::Write as _;
+
+use longhaul_engine::agent::Agent;
+
+use crate::agents::loaded_agents::LoadedAgent;
+use crate::agents::shell_check;
+
+/// What a new agent gets unless somebody says otherwise: what only reads.
+const DEFAULT_TOOLS: &[&str] = &["list_files", "search_files", "read_file"];
+
+/// What a person said of a new agent.
+#[derive(Debug, Clone, Default)]
+pub struct AgentScaffold {
+    /// Its name.
+    pub name: String,
+    /// Its model.
+    pub model: Option<String>,
+    /// Its tools.
+    pub tools: Option<Vec<String>>,
+}
+
+impl AgentScaffold {
+    /// A file with a line about each thing that most agents want.
+    pub fn render_new(&self) -> String {
+        let name = &self.name;
+        let model = match &self.model {
+            Some(model) => format!("model: {}", quote_yaml(model)),
+            None => "# model: anthropic/claude-sonnet-4-5   # or a short name of [models]; a list means fallbacks".to_owned(),
+        };
+        let tools: Vec<String> = match &self.tools {
+            Some(tools) => tools.clone(),
+            None => DEFAULT_TOOLS.iter().map(|tool| (*tool).to_owned()).collect(),
+        };
+        let tools = yaml_list(&tools);
+        format!(
+            r#"---
+name: {name}
+description: What it is for, in a sentence.
+{model}
+tools: {tools}
+# max_turns: 40                        # after so many turns a run ends
+# budget: {{ usd: 2, active_time: 30m }}
+# approve:                             # the first match wins; what no rule speaks of is allowed
+#   - {{ tool: write_file, match: "docs/*", allow: true }}
+#   - {{ tool: write_file, ask: "Write this file?", timeout: 24h, on_timeout: reject }}
+# approve_result: true                 # the final answer waits for a person
+# skills: ["*"]                        # all of skills/, or a list of names
+# keep_open: 1h                        # stays open for further messages
+---
+You are {name}. Write here who it is, how it works, and when it is done.
+
+The task comes as the first message. The prompt may speak of it as well: {{{{ input }}}}
+"#
+        )
+    }
+
+    /// The text of another agent's file of ours, under this name.
+    pub fn render_copy(&self, text: &str) -> String {
+        let mut text = set_field(text, "name", &self.name);
+        if let Some(model) = &self.model {
+            text = set_field(&text, "model", &quote_yaml(model));
+        }
+        if let Some(tools) = &self.tools {
+            text = set_field(&text, "tools", &yaml_list(tools));
+        }
+        text
+    }
+
+    /// What one of Claude's agents became here, as a file of ours.
+    pub fn render_from_claude(&self, from: &LoadedAgent) -> String {
+        let agent = &from.agent;
+        let mut front = format!("name: {}\n", self.name);
+        let mut line = |key: &str, value: String| {
+            _ = writeln!(front, "{key}: {value}");
+        };
+        if !agent.description.is_empty() {
+            line("description", quote_yaml(&agent.description));
+        }
+        let models = match &self.model {
+            Some(model) => vec![model.clone()],
+            None => agent.models.clone(),
+        };
+        match models.as_slice() {
+            [] => {}
+            [model] => line("model", quote_yaml(model)),
+            models => line("model", yaml_list(models)),
+        }
+        line("tools", yaml_list(self.tools.as_ref().unwrap_or(&agent.tools)));
+        if let Some(turns) = agent.max_turns {
+            line("max_turns", turns.to_string());
+        }
+        if !agent.skills.is_empty() {
+            let names: Vec<String> = agent.skills.iter().map(|one| one.name.clone()).collect();
+            line("skills", yaml_list(&names));
+        }
+        if shell_check::is_unsandboxed(agent) {
+            line("sandbox", "{ isolation: none }".to_owned());
+        }
+        let notes = from.notes.iter().map(|note| format!("# {}\n", note.replace('\n', " ")));
+        let notes: String = notes.collect();
+        format!(
+            "---\n# from {}\n{notes}{front}---\n{}\n",
+            from.path.display(),
+            trimmed_prompt(agent)
+        )
+    }
+}
+
+fn trimmed_prompt(agent: &Agent) -> &str {
+    agent.prompt.trim_end()
+}
+
+/// A text as YAML takes it without a doubt: where plain letters would not do, as JSON.
+fn quote_yaml(text: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
+    let is_word = ["true", "false", "null"].contains(&text);
+    match begins && text.chars().all(fits) && !is_word {
+        true => text.to_owned(),
+        false => serde_json::Value::from(text).to_string(),
+    }
+}
+
+fn yaml_list(texts: &[String]) -> String {
+    let texts = texts.iter().map(|text| match text.starts_with("mcp:") {
+        true => text.clone(),
+        false => quote_yaml(text),
+    });
+    format!("[{}]", texts.collect::<Vec<_>>().join(", "))
+}
+
+/// The text with another value for a key of its front matter.
+fn set_field(text: &str, key: &str, value: &str) -> String {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let line = format!("{key}: {value}");
+    let is_fence = |line: &String| line.trim_end() == "---";
+    let Some(end) = lines.iter().skip(1).position(is_fence).map(|at| at + 1) else {
+        return text.to_owned();
+    };
+    let is_key = |line: &String| line.strip_prefix(key).is_some_and(|rest| rest.starts_with(':'));
+    match lines[..end].iter().position(is_key) {
+        None => lines.insert(1, line),
+        Some(at) => {
+            let below = |line: &&String| line.starts_with([' ', '\t']) || line.starts_with("- ");
+            let more = lines[at + 1..end].iter().take_while(below).count();
+            lines.splice(at..=at + more, [line]);
+        }
+    }
+    let mut text = lines.join("\n");
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn setting_a_field_leaves_the_others_unchanged() {
+        let check = |text: &str, key: &str, expected: &str| {
+            assert_eq!(set_field(text, key, "x"), expected, "{key}");
+        };
+        let file = "---\nname: a # old\ntools:\n  - b\n- c\nend: 1\n---\nname: body\n";
+        check(file, "name", "---\nname: x\ntools:\n  - b\n- c\nend: 1\n---\nname: body\n");
+        check(file, "tools", "---\nname: a # old\ntools: x\nend: 1\n---\nname: body\n");
+        check(file, "model", &file.replacen("---\n", "---\nmodel: x\n", 1));
+        check("---\r\n---\r\nHi", "name", "---\nname: x\n---\nHi\n");
+        check("no fence", "name", "no fence");
+    }
+
+    #[test]
+    fn yaml_text_is_quoted_if_necessary() {
+        for (text, said) in [
+            ("anthropic/claude-3.5", "anthropic/claude-3.5"),
+            ("a: b", "\"a: b\""),
+            ("true", "\"true\""),
+            ("7", "\"7\""),
+            ("say \"hi\"\n", r#""say \"hi\"\n""#),
+        ] {
+            assert_eq!(quote_yaml(text), said);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Replaces `mcp_servers` in a build without the feature `mcp`: every use of an MCP server is an error
+//! that names the feature.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use longhaul_core::port::tool::{ClaimId, Tool};
+use longhaul_core::time::Clock;
+
+use crate::assemble::mcp_client::{McpCheckError, McpClient, ServerReport};
+use crate::config::settings::Config;
+use crate::mcp::file::{McpFile, NO_CLIENT};
+use crate::mcp::name::FILE_NAME;
+
+/// A client that refuses every server of the file.
+pub(crate) fn client(_: &Config, file: &McpFile, _: &Arc<dyn Clock>) -> Arc<dyn McpClient> {
+    if file.exists() {
+        tracing::warn!("the servers of {FILE_NAME} can't be used: {NO_CLIENT}");
+    }
+    Arc::new(NoMcpServers)
+}
+
+/// Returns the text unchanged: without a client there are no tokens to redact.
+pub(crate) const fn redact_tokens(text: &str) -> Cow<'_, str> {
+    Cow::Borrowed(text)
+}
+
+/// Length of a token that begins at the end of the text: always 0 without a client.
+pub(crate) const fn partial_token_len(_: &str) -> usize {
+    0
+}
+
+#[derive(Debug)]
+struct NoMcpServers;
+
+#[async_trait]
+impl McpClient for NoMcpServers {
+    async fn tools(
+        &self,
+        _: &str,
+        _: Option<&str>,
+        _: ClaimId,
+    ) -> Result<Vec<Arc<dyn Tool>>, String> {
+        Err(NO_CLIENT.to_owned())
+    }
+
+    async fn check(&self, _: &str) -> Result<ServerReport, McpCheckError> {
+        Err(McpCheckError { message: NO_CLIENT.to_owned(), needs_login: false })
+    }
+
+    async fn release(&self, _: ClaimId) {}
+
+    async fn close(&self) {}
+
+    async fn finish_refreshes(&self) {}
+}

@@ -1,0 +1,120 @@
+//! Reads YAML into a tree with places.
+//!
+//! Never: knows which keys there are, and never takes `yes` or `on` for a boolean.
+
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::{Location, Spanned, UserMessageFormatter};
+
+use crate::spanned::{Node, NodeValue, ParseError, Position, TableEntry};
+
+/// Aliases may repeat so much of a text, which is plenty for people.
+const REPLAYED_EVENTS_MAX: usize = 10_000;
+
+/// So deep may lists and tables stand in each other. Measured: without
+/// optimisation a hundred levels fill the 2 MiB stack of a thread.
+const DEPTH_MAX: usize = 32;
+
+/// Reads one document. A text without any value is `Nothing`.
+///
+/// # Errors
+/// What is no YAML, and where.
+pub fn parse(text: &str) -> Result<Node, ParseError> {
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        with_snippet: false,
+        budget: serde_saphyr::budget! { max_depth: DEPTH_MAX },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: REPLAYED_EVENTS_MAX },
+    };
+    let read = serde_saphyr::from_str_with_options::<Node>(text, options);
+    read.or_else(|error| {
+        let error = error.without_snippet();
+        if matches!(error, serde_saphyr::Error::Eof { .. }) {
+            return Ok(Node { position: Position::START, value: NodeValue::Null });
+        }
+        Err(parse_error(error))
+    })
+}
+
+fn parse_error(error: &serde_saphyr::Error) -> ParseError {
+    let location = error.location().unwrap_or(Location::UNKNOWN);
+    let said = error.render_with_formatter(&UserMessageFormatter);
+    // The parser's own note of the place would stand twice.
+    let note = format!(" at line {}, column {}", location.line(), location.column());
+    ParseError {
+        position: position(location),
+        message: format!("not YAML: {}", said.replace(&note, "").replace('\n', ", ")),
+    }
+}
+
+fn position(location: Location) -> Position {
+    let number = |number: u64| usize::try_from(number).unwrap_or(usize::MAX).max(1);
+    Position { line: number(location.line()), column: number(location.column()) }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<NodeValue>::deserialize(from)?;
+        Ok(Self { position: position(spanned.referenced), value: spanned.value })
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeValue {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(ValueVisitor)
+    }
+}
+
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = NodeValue;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<NodeValue, E> {
+        Ok(NodeValue::Null)
+    }
+
+    fn visit_bool<E: de::Error>(self, flag: bool) -> Result<NodeValue, E> {
+        Ok(NodeValue::Boolean(flag))
+    }
+
+    fn visit_i64<E: de::Error>(self, whole: i64) -> Result<NodeValue, E> {
+        Ok(NodeValue::Integer(whole.into()))
+    }
+
+    fn visit_u64<E: de::Error>(self, whole: u64) -> Result<NodeValue, E> {
+        Ok(NodeValue::Integer(whole.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, real: f64) -> Result<NodeValue, E> {
+        match real.is_finite() {
+            true => Ok(NodeValue::Float(real)),
+            false => Err(E::custom("a number is too big, or no finite one")),
+        }
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<NodeValue, E> {
+        Ok(NodeValue::Text(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<NodeValue, A::Error> {
+        let mut nodes = Vec::new();
+        while let Some(node) = list.next_element()? {
+            nodes.push(node);
+        }
+        Ok(NodeValue::List(nodes))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NodeValue, A::Error> {
+        let mut entries = Vec::new();
+        while let Some((key, node)) = map.next_entry::<Spanned<String>, Node>()? {
+            entries.push(TableEntry { position: position(key.referenced), key: key.value, node });
+        }
+        Ok(NodeValue::Table(entries))
+    }
+}

@@ -1,0 +1,83 @@
+//! The first program of `docs/library.md`, built in a folder outside of this workspace with
+//! nothing of ours but `longhaul`, killed in its middle, and run again.
+
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use longhaul::{HandlerError, Runtime, Task};
+
+use super::standalone_build::{build_program, package_and_workspace};
+
+/// The first Rust of the document.
+fn first_program() -> String {
+    let (_, workspace) = package_and_workspace();
+    let document = fs::read_to_string(workspace.join("docs/library.md")).unwrap();
+    let (_, from) = document.split_once("```rust program\n").expect("a program");
+    let (program, _) = from.split_once("```").expect("its end");
+    program.to_owned()
+}
+
+fn spawn_program(program: &Path, folder: &Path) -> (Child, impl Iterator<Item = String> + use<>) {
+    let mut child =
+        Command::new(program).current_dir(folder).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, lines.map(Result::unwrap))
+}
+
+#[test]
+fn the_first_program_has_ten_lines() {
+    let program = first_program();
+    let body = program.lines().skip_while(|line| !line.contains("fn main"));
+    let body = body.skip(1).take_while(|line| *line != "}");
+    assert_eq!(body.count(), 10, "{program}");
+}
+
+#[tokio::test]
+async fn the_first_program_resumes_after_a_kill_and_repeats_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let program = build_program("longhaul-first-program", &first_program(), folder);
+    let file = |name: &str| folder.join(name);
+    fs::write(file("one.txt"), "to be or").unwrap();
+    fs::write(file("three.txt"), "the rest is silence").unwrap();
+    let pipe = Command::new("mkfifo").arg(file("two.txt")).status();
+    assert!(pipe.unwrap().success());
+
+    let (mut child, mut lines) = spawn_program(&program, folder);
+    assert_eq!(lines.next().as_deref(), Some("one.txt: 3 words"));
+    // A pipe opens when the other side does: the handler is in the middle of its work now.
+    let held = File::options().write(true).open(file("two.txt")).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    drop(held);
+
+    // Whoever counted the first file again would not find it.
+    fs::remove_file(file("one.txt")).unwrap();
+    fs::remove_file(file("two.txt")).unwrap();
+    fs::write(file("two.txt"), "not to be").unwrap();
+    let (mut child, lines) = spawn_program(&program, folder);
+    let said: Vec<String> = lines.collect();
+    assert!(child.wait().unwrap().success());
+    let words = ["one.txt: 3 words", "two.txt: 3 words", "three.txt: 4 words"];
+    assert_eq!(said, words);
+
+    // The journals say the same: only the call that was killed began twice.
+    let store = format!("sqlite:{}", file("agents.db").display());
+    let never = |_, _| async move { Err::<(), _>(HandlerError::new("it was called again")) };
+    let builder = Runtime::builder().store(store).handler("count", never);
+    let runtime = builder.open().await.unwrap();
+    for (path, starts) in [("one.txt", 1), ("two.txt", 2), ("three.txt", 1)] {
+        let task = Task::new("count").input(path).idempotency_key(path);
+        let run = runtime.submit(task).await.unwrap();
+        let mut events = run.events();
+        let mut kinds = Vec::new();
+        while let Some(entry) = events.next().await {
+            kinds.push(entry.unwrap().event.kind());
+        }
+        let count = |wanted: &str| kinds.iter().filter(|kind| **kind == wanted).count();
+        assert_eq!(count("tool.started"), starts, "{path}: {kinds:?}");
+        assert_eq!(count("run.completed"), 1, "{path}: {kinds:?}");
+    }
+}

@@ -1,0 +1,338 @@
+//! The tools of servers as runs get them: who is trusted, who is there, and what
+//! is said where something is missing.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use longhaul::assemble::mcp_client::{McpCheckError, McpClient, ServerReport};
+use longhaul::assemble::mcp_servers;
+use longhaul::assemble::mcp_tools::McpTools;
+use longhaul::config::load;
+use longhaul::config::process_env::ProcessEnv;
+use longhaul::config::settings::Config;
+use longhaul::mcp::file::McpFile;
+use longhaul::trust::decisions::Decisions;
+use longhaul::trust::item::TrustItem;
+use longhaul_core::event::tool::ToolOutput;
+use longhaul_core::id::{Epoch, RunId, ToolName};
+use longhaul_core::port::tool::{ClaimId, Tool, ToolContext, ToolFailure, ToolSpec};
+use longhaul_core::time::{Clock, Timestamp};
+use longhaul_engine::clock::SystemClock;
+use longhaul_engine::services::ExternalToolSource;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+const MCP_FILE: &str = r#"{"mcpServers": {
+  "github": {"command": "npx"},
+  "poor": {"command": "npx", "env": {"A": "${MISSING}"}},
+  "off": {"command": "npx", "disabled": true},
+  "lost": {"command": "npx"}
+}}"#;
+
+#[derive(Debug)]
+struct UncallableTool(ToolSpec);
+
+#[async_trait]
+impl Tool for UncallableTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    async fn call(&self, _: Value, _: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+        Err(ToolFailure::new("never called"))
+    }
+}
+
+fn tool(name: &str, schema: Value) -> Arc<dyn Tool> {
+    Arc::new(UncallableTool(ToolSpec {
+        name: ToolName::new(name).unwrap(),
+        description: String::new(),
+        schema,
+        can_verify: false,
+        in_doubt: None,
+        timeout: None,
+    }))
+}
+
+/// Writes down who was asked.
+#[derive(Debug, Default)]
+struct RecordingClient(Mutex<Vec<String>>);
+
+/// The same, but it never closes.
+#[derive(Debug, Default)]
+struct NeverClosingClient(RecordingClient);
+
+#[async_trait]
+impl McpClient for NeverClosingClient {
+    async fn tools(
+        &self,
+        server: &str,
+        name: Option<&str>,
+        stay: ClaimId,
+    ) -> Result<Vec<Arc<dyn Tool>>, String> {
+        self.0.tools(server, name, stay).await
+    }
+
+    async fn check(&self, server: &str) -> Result<ServerReport, McpCheckError> {
+        self.0.check(server).await
+    }
+
+    async fn release(&self, stay: ClaimId) {
+        self.0.release(stay).await;
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
+        std::future::pending().await
+    }
+
+    async fn finish_refreshes(&self) {
+        self.0.finish_refreshes().await;
+    }
+}
+
+impl RecordingClient {
+    fn record(&self, said: String) {
+        self.0.lock().unwrap().push(said);
+    }
+}
+
+#[async_trait]
+impl McpClient for RecordingClient {
+    async fn tools(
+        &self,
+        server: &str,
+        name: Option<&str>,
+        _stay: ClaimId,
+    ) -> Result<Vec<Arc<dyn Tool>>, String> {
+        self.record(format!("{server} {name:?}"));
+        match (server, name) {
+            ("lost", _) => Err("it ended at once.".to_owned()),
+            (_, None) => Ok(vec![
+                tool("mcp:github/search", json!({ "type": "object" })),
+                tool("mcp:github/broken", json!({ "type": 7 })),
+            ]),
+            (_, Some("broken")) => Ok(vec![tool("mcp:github/broken", json!({ "type": 7 }))]),
+            (_, Some(_)) => Ok(vec![tool("mcp:github/search", json!({ "type": "object" }))]),
+        }
+    }
+
+    async fn check(&self, _server: &str) -> Result<ServerReport, McpCheckError> {
+        Err(McpCheckError { message: "not asked here".to_owned(), needs_login: false })
+    }
+
+    async fn release(&self, _stay: ClaimId) {
+        self.record("let go".to_owned());
+    }
+
+    async fn close(&self) {
+        self.record("close".to_owned());
+    }
+
+    async fn finish_refreshes(&self) {
+        self.record("settle".to_owned());
+    }
+}
+
+fn config(root: &Path) -> Config {
+    fs::write(root.join("longhaul.toml"), "").unwrap();
+    let here =
+        ProcessEnv { cwd: root.to_owned(), home: Some(root.join("home")), ..ProcessEnv::default() };
+    load::load(&here, &[]).unwrap()
+}
+
+#[tokio::test]
+async fn a_run_gets_the_tools_of_trusted_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    fs::write(folder.path().join(".mcp.json"), MCP_FILE).unwrap();
+    let file = McpFile::load(&config);
+    let heard = Arc::new(RecordingClient::default());
+    let served = McpTools::new(&config, file.clone(), Arc::clone(&heard) as Arc<dyn McpClient>);
+    let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
+    let refused = async |name: &str| {
+        let found = ExternalToolSource::load(&served, name, run).await;
+        found.expect(name).unwrap_err()
+    };
+    assert!(ExternalToolSource::load(&served, "vault_read", run).await.is_none());
+    let why = refused("mcp:github").await;
+    assert!(why.contains("is not trusted yet") && why.contains("`longhaul trust`"), "{why}");
+    assert_eq!(heard.0.lock().unwrap().len(), 0);
+    // A decision that is made meanwhile counts at once.
+    let decisions = Decisions::new(&config);
+    let item = TrustItem::mcp(&file).unwrap();
+    decisions.trust(&[&item], Timestamp::from_micros(1)).unwrap();
+    let found = ExternalToolSource::load(&served, "mcp:github", run).await.unwrap().unwrap();
+    let names: Vec<&str> = found.iter().map(|one| one.spec().name.as_str()).collect();
+    assert_eq!(names, ["mcp:github/search"]);
+    let found = ExternalToolSource::load(&served, "mcp:github/search", run).await;
+    assert_eq!(found.unwrap().unwrap().len(), 1);
+    for (name, says) in [
+        ("mcp:github/broken", "its input schema is broken"),
+        ("mcp:githup", "Did you mean `github`?"),
+        ("mcp:x", "There are: github, poor, off, lost."),
+        ("mcp:off", "switched off"),
+        ("mcp:poor/x", "the variable MISSING is not set"),
+        ("mcp:lost", "it ended at once. Look with `longhaul mcp check lost`."),
+    ] {
+        let why = refused(name).await;
+        assert!(why.contains(says), "{name}: {why}");
+        assert!(why.contains("`longhaul mcp "), "{name}: {why}");
+    }
+    decisions.revoke().unwrap();
+    assert!(refused("mcp:github").await.contains("`longhaul trust`"));
+    ExternalToolSource::release(&served, run).await;
+    served.close().await;
+    let heard = heard.0.lock().unwrap().join(", ");
+    assert!(heard.ends_with("let go, close, settle"), "{heard}");
+}
+
+#[tokio::test]
+async fn close_waits_for_token_refreshes_though_servers_do_not_stop() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    fs::write(folder.path().join(".mcp.json"), MCP_FILE).unwrap();
+    let file = McpFile::load(&config);
+    let lines: [Arc<NeverClosingClient>; 2] = Default::default();
+    let line = |at: usize| Arc::clone(&lines[at]) as Arc<dyn McpClient>;
+    let served = McpTools::new(&config, file.clone(), line(0));
+    // One is on its way to its end, and one is in use.
+    served.replace(file, line(1));
+    served.close().await;
+    for line in lines {
+        assert_eq!(*line.0.0.lock().unwrap(), ["close", "settle"]);
+    }
+}
+
+#[tokio::test]
+async fn closing_a_client_continues_when_its_waiter_is_dropped() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    fs::write(folder.path().join(".mcp.json"), MCP_FILE).unwrap();
+    let file = McpFile::load(&config);
+    let item = TrustItem::mcp(&file).unwrap();
+    let decisions = Decisions::new(&config);
+    decisions.trust(&[&item], Timestamp::from_micros(1)).unwrap();
+    let old = Arc::new(NeverClosingClient::default());
+    let served = McpTools::new(&config, file.clone(), Arc::clone(&old) as Arc<dyn McpClient>);
+    let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
+    let found = ExternalToolSource::load(&served, "mcp:github", run).await;
+    found.unwrap().unwrap();
+    served.replace(file, Arc::new(RecordingClient::default()));
+    let heard = || old.0.0.lock().unwrap()[1..].to_vec();
+    let closes = async {
+        while heard() != ["let go", "close"] {
+            tokio::task::yield_now().await;
+        }
+    };
+    // The run has waited long enough, and stops in the middle of it.
+    tokio::select! {
+        () = ExternalToolSource::release(&served, run) => panic!("it never closes"),
+        () = closes => {}
+    }
+    // It is still held, and whoever ends everything finds it.
+    assert!(Arc::strong_count(&old) > 1);
+    served.close().await;
+    assert_eq!(heard(), ["let go", "close", "settle"]);
+}
+
+/// Somebody who lets nobody in: where they are.
+async fn unauthorized_server(tasks: &mut JoinSet<()>) -> String {
+    let door = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", door.local_addr().unwrap());
+    tasks.spawn(async move {
+        let said = "HTTP/1.1 401 No\r\nwww-authenticate: Bearer\r\ncontent-length: 0\r\n\
+                    connection: close\r\n\r\n";
+        loop {
+            let (mut line, _) = door.accept().await.unwrap();
+            let mut asked = [0; 4096];
+            _ = line.read(&mut asked).await;
+            _ = line.write_all(said.as_bytes()).await;
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_missing_login_names_how_runs_resume() {
+    let mut tasks = JoinSet::new();
+    let url = unauthorized_server(&mut tasks).await;
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let mcp = json!({ "mcpServers": { "far": { "type": "http", "url": url } } });
+    fs::write(folder.path().join(".mcp.json"), mcp.to_string()).unwrap();
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let line = mcp_servers::client(&config, &McpFile::load(&config), &clock);
+    let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
+    let why = line.tools("far", None, run).await.unwrap_err();
+    for helps in ["run `longhaul mcp login far`", "`longhaul answer`."] {
+        assert!(why.contains(helps), "{why}");
+    }
+    assert!(line.check("far").await.unwrap_err().needs_login);
+    line.close().await;
+}
+
+#[tokio::test]
+async fn a_replaced_client_is_closed_when_its_last_claim_is_released() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    fs::write(folder.path().join(".mcp.json"), MCP_FILE).unwrap();
+    let file = McpFile::load(&config);
+    let item = TrustItem::mcp(&file).unwrap();
+    let decisions = Decisions::new(&config);
+    decisions.trust(&[&item], Timestamp::from_micros(1)).unwrap();
+    let lines: [Arc<RecordingClient>; 3] = Default::default();
+    let line = |at: usize| Arc::clone(&lines[at]) as Arc<dyn McpClient>;
+    let closed = || {
+        let is_closed =
+            |heard: &Arc<RecordingClient>| heard.0.lock().unwrap().contains(&"close".to_owned());
+        lines.iter().map(is_closed).collect::<Vec<bool>>()
+    };
+    let served = McpTools::new(&config, file.clone(), line(0));
+    let [one, other] =
+        [1, 2].map(|epoch| ClaimId { run: RunId::from_bits(7), epoch: Epoch(epoch) });
+    for stay in [one, other] {
+        let found = ExternalToolSource::load(&served, "mcp:github", stay).await;
+        found.unwrap().unwrap();
+    }
+    served.replace(file.clone(), line(1));
+    let found = ExternalToolSource::load(&served, "mcp:github", other).await;
+    found.unwrap().unwrap();
+    ExternalToolSource::release(&served, one).await;
+    assert_eq!(closed(), [false, false, false]);
+    ExternalToolSource::release(&served, other).await;
+    assert_eq!(closed(), [true, false, false]);
+    assert!(lines[0].0.lock().unwrap().ends_with(&["close".to_owned(), "settle".to_owned()]));
+    // One that nobody needs at all is closed when another takes its place.
+    served.replace(file, line(2));
+    while !closed()[1] {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(closed(), [true, true, false]);
+    served.close().await;
+    assert_eq!(closed(), [true, true, true]);
+}
+
+#[tokio::test]
+async fn a_missing_or_invalid_mcp_file_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let run = ClaimId { run: RunId::from_bits(7), epoch: Epoch(1) };
+    for (text, says) in
+        [(None, "There is no `.mcp.json`"), (Some("{"), ".mcp.json:1:1: EOF while parsing")]
+    {
+        if let Some(text) = text {
+            fs::write(folder.path().join(".mcp.json"), text).unwrap();
+        }
+        let line = Arc::new(RecordingClient::default());
+        let served = McpTools::new(&config, McpFile::load(&config), line);
+        let found = ExternalToolSource::load(&served, "mcp:github", run).await;
+        let why = found.unwrap().unwrap_err();
+        assert!(why.contains(says), "{why}");
+        assert!(ExternalToolSource::load(&served, "vault_read", run).await.is_none());
+    }
+}

@@ -1,0 +1,58 @@
+//! Builds programs in a folder outside of this workspace, with nothing of ours but `longhaul` as it
+//! is without its features.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const MANIFEST_TEMPLATE: &str = r#"
+[package]
+name = "NAME"
+version = "0.0.0"
+edition = "2024"
+
+[dependencies]
+longhaul = { path = "LONGHAUL", default-features = false }
+tokio = { version = "1", features = ["macros", "rt-multi-thread", "fs"] }
+
+[workspace]
+"#;
+
+/// The folder of the library's manifest, and that of the workspace.
+pub(super) fn package_and_workspace() -> (&'static Path, &'static Path) {
+    let library = Path::new(env!("CARGO_MANIFEST_DIR"));
+    (library, library.ancestors().nth(2).expect("a workspace"))
+}
+
+/// Builds a program of this source, without the features of `longhaul`. What others wrote is built already, in the target directory of these
+/// tests: the same versions, and the same profile.
+pub(super) fn build_program(name: &str, source: &str, folder: &Path) -> PathBuf {
+    let (library, workspace) = package_and_workspace();
+    let whole = fs::read_to_string(workspace.join("Cargo.toml")).unwrap();
+    let (_, profile) = whole.split_once("[profile.dev]").expect("a profile");
+    let manifest = MANIFEST_TEMPLATE.replace("NAME", name);
+    let manifest = manifest.replace("LONGHAUL", library.to_str().unwrap());
+    fs::write(folder.join("Cargo.toml"), format!("{manifest}\n[profile.dev]{profile}")).unwrap();
+    fs::copy(workspace.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
+    fs::create_dir(folder.join("src")).unwrap();
+    fs::write(folder.join("src/main.rs"), source).unwrap();
+    let this = std::env::current_exe().unwrap();
+    let target = this.ancestors().nth(3).expect("a target directory");
+    let mut cargo = Command::new(env!("CARGO"));
+    // Build scripts run again when these change, and everything after them is built again.
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            cargo.env_remove(&*name);
+        }
+    }
+    let built = cargo
+        .args(["build", "--offline", "--quiet"])
+        .current_dir(folder)
+        .env("CARGO_TARGET_DIR", target)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{said}");
+    target.join("debug").join(name)
+}
